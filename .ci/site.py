@@ -9,6 +9,7 @@ from typing import Any
 from mkdocs.structure.files import File
 
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./[^)]*\)")
+_LIVE = re.compile(r"^(```\w+) live$", re.MULTILINE)
 _PYTHON = """# Python
 
 [The tutorial](python.md) shows these at work.
@@ -35,12 +36,21 @@ def on_files(files: Any, config: Any, **_: Any) -> None:
     """Add what is made from the code: commands with their options, public names, formats of files."""
     commands = Path("build/commands.md").read_text(encoding="utf-8")
     commands = re.sub(r"\x08\n(Begin with:)\n((?:  .*\n)+)", r"\1\n\n```text\n\2```\n", commands)
+    first_lines = re.findall(r"^#+ `kbnav .*`\n\n(.+)", commands, re.MULTILINE)
+    commands = re.sub(
+        r"^(\* `\w+`: )(.+)\.\.\.$",
+        lambda cut: cut[1] + next(line for line in first_lines if line.startswith(cut[2])),
+        commands,
+        flags=re.MULTILINE,
+    )
     classes = "\n".join(_FIELDS.format(module, name) for module, names in _SAVED.items() for name in names)
     formats = _FORMATS.format(classes=classes)
     for name, text in (("commands.md", commands), ("python-api.md", _PYTHON), ("formats.md", formats)):
         files.append(File.generated(config, name, content=text))
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """The page's text as the site shows it."""
-    return _OUTSIDE.sub(r"\1", markdown)
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """The page's text as the site shows it; a page with wide tables gets the columns beside it."""
+    if page.file.src_uri == "fidelity.md":
+        page.meta["hide"] = ["navigation", "toc"]
+    return _LIVE.sub(r"\1", _OUTSIDE.sub(r"\1", markdown))

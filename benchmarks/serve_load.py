@@ -1,14 +1,14 @@
 """Whether one reader, a knowledge base that hangs, or many readers take the page down: memory, and latency of the rest.
 
     python -m benchmarks.serve_load [--rows 100000] [--downloads 20] [--pages 45] [--forms json csv]
-        [--readers 50 200 1000] [--seconds 60] [--think 60] [--varied] [--ask]
+        [--readers 50 200 1000] [--seconds 60] [--think 60] [--varied] [--ask] [--workers 2]
 
 The server is a process of its own. One reader downloads the same result many times at once, while the server's memory
 is looked at; then many pages of a knowledge base that never answers are asked for, and beside them what must answer.
 Last, a simple question is asked once a second, alone and beside many readers (``_readers.py``), who think ``--think``
 seconds on average between two things that they do. ``--varied``: not six questions again and again, but some 270
 different ones (``_varied.py``); of those that are timed each is new to the server. ``--ask``: readers do
-nothing but ask.
+nothing but ask. ``--workers``: so many processes serve, with PostgreSQL, whose processes count as the machine's.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from benchmarks._varied import varied
 
 from tests.apps.web.parts import Visit, served_process
 from tests.attack.parts import POLONIUM, hangs
+from tests.services import postgresql
 
 QUERY = "SELECT ?a ?b ?c {{ ?a ?b ?c . ?d ?e ?f }} LIMIT {rows}"
 
@@ -222,12 +224,16 @@ def main() -> None:
     parser.add_argument("--think", type=float, default=60.0)
     parser.add_argument("--varied", action="store_true")
     parser.add_argument("--ask", action="store_const", const=["ask"], default=[])
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--forms", nargs="+", default=["json", "csv"])
     given = parser.parse_args()
     questions = varied() if given.varied else {}
-    with tempfile.TemporaryDirectory() as home, hangs() as stuck:
-        kbs = ("--kb", "mini", "--kb", "demo", "--kb", stuck.url)
-        with served_process(Path(home), *kbs, environment={"KBNAV_LANGUAGE": "en"}) as (url, process):
+    with tempfile.TemporaryDirectory() as home, hangs() as stuck, ExitStack() as opened:
+        kbs = ["--kb", "mini", "--kb", "demo", "--kb", stuck.url, "--set", f"web.workers={given.workers}"]
+        environment = {"KBNAV_LANGUAGE": "en"}
+        if given.workers > 1:
+            environment["KBNAV_DATABASE"] = opened.enter_context(postgresql())
+        with served_process(Path(home), *kbs, environment=environment) as (url, process):
             # A pipe that nobody reads is full after some 900 requests, and the server then waits to write its log.
             threading.Thread(target=list, args=(process.stdout,), daemon=True).start()
             if given.downloads:

@@ -236,7 +236,7 @@ def questions(folder):
 '''
 
 
-def test_packages_and_modules_add_tools_and_datasets(kbnav, installed):
+def test_packages_and_modules_add_tools_and_datasets(kbnav, installed, caplog):
     (installed / "more.py").write_text(TOOLS)
     points = installed / "stranger-2.0.dist-info" / "entry_points.txt"
     points.write_text("[kbnav.tools]\nloud = more:shout\n\n[kbnav.datasets]\npolonium = more:questions\n")
@@ -245,6 +245,7 @@ def test_packages_and_modules_add_tools_and_datasets(kbnav, installed):
     saved = read_saved_run(installed / "run")
     assert (saved.info.dataset, saved.info.questions) == ("polonium", ("1",))
     assert saved.info.settings["with_tools"] == ["loud", "more:shout"]
+    assert "loud, more:shout will not be called" in caplog.text  # the rules choose no tool
     assert score_run(saved).all.values["em"] == 1.0
     assert "polonium" in kbnav("eval", "dataset", "list")[1]
     assert "'polonim'; did you mean 'polonium'?" in kbnav("eval", "run", "polonim", "--out", "b")[2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from kbnav.models.prices import needed_price, price_of
 from kbnav.prompts import prompt_hashes
 from kbnav.runs.trajectory import FINISH
 from kbnav.settings import systems
-from kbnav.settings.model import Settings
+from kbnav.settings.model import OFFLINE, Settings
 from kbnav.settings.systems import GIVEN
 from kbnav.tools.context import Context, Note, Pruner, Shown, prune_by_ranking, read_notes
 from kbnav.tools.toolbox import SHOW_ROWS, Toolbox
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from kbnav.agents.common.policy import Demonstrations
 
-
+_log = logging.getLogger(__name__)
 _PATIENCE = 5
 """How many times ``limits.query_timeout`` a question waits in all for look-ups that are not answered."""
 
@@ -112,4 +113,7 @@ def completed(agent: Agent, settings: Settings) -> Agent:
     """The agent with the settings' notes. Raises UsageError for a limit in dollars without the price of its model."""
     if settings.budget.dollars:
         needed_price(settings, "budget.dollars")
+    if settings.with_tools and agent.model == OFFLINE:
+        named = ", ".join(settings.with_tools)
+        _log.warning("without a model no tool is chosen, so that %s will not be called: name one by --model", named)
     return replace(agent, notes=read_notes(settings.notes))

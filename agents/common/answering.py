@@ -273,8 +273,10 @@ class RankingEnding:
             return replace(outcome, ranking=Ranking(tuple(nodes)))
         if outcome.status == "refused" or outcome.text:
             return outcome
-        # A graph is whole: what was looked for and not found in it is not there.
-        return replace(outcome, status="no answer", absence=Absence("not stated"))
+        # A graph is whole: where look-ups found nothing at all, it is not there. A refusal says why by itself.
+        looked = [step for step in state["path"] if step.ok and step.call.tool != FINISH]
+        nothing = bool(looked) and not any(step.nodes or step.rows for step in looked)
+        return replace(outcome, status="no answer", absence=Absence("not stated") if nothing else None)
 
 
 def best_supported(steps: Iterable[Step]) -> list[tuple[str, float]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kbnav.agents.offline.observations import Search, SearchHit
-from kbnav.agents.offline.policy import FITS, ROOM, Agenda, Calls, leaves_too_much, told_words, unused_words
+from kbnav.agents.offline.policy import FITS, QUANTITIES, ROOM, Agenda, Calls, leaves_too_much, told_words, unused_words
 from kbnav.answers.language import fold, singular
 from kbnav.answers.lexicon import lexicon
 from kbnav.answers.parsing import Phrase, Question, beyond
@@ -21,18 +21,16 @@ from kbnav.answers.relevance import relevance
 from kbnav.knowledge.endpoint.search import named_in
 from kbnav.runs.trajectory import FINISH, QUERY, Understood
 
-_SEARCHES, _ANCHORS, _LIMIT = 5, 3, 40
+_SEARCHES, _ANCHORS, _LIMIT, _LINKS = 5, 3, 40, 8
 _NUMBERED = re.compile(r"[\w'’-]+(?:, [\w'’-]+)? \(\d+\)")
 """A name as catalogues have it, of which no word alone is enough: Schulz, Max (4)."""
 _ID = r"(?:<[^<>\s]+>|[A-Za-z][\w-]*:[^\s()]+)"
 _CELL = re.compile(rf"(?P<id>{_ID})(?: \((?P<label>.*)\))?")
 NOTHING = Search("", "none")
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
-_CALLED = frozenset(
-    ["named", "called", "titled", "heißt", "heissen", "heißen", "namens", "nommé", "nommée", "appelle", "llama"]
-)
-_QUANTITIES = {"mass": "mass weight", "expensive": "price cost", "cheapest": "price cost"}
-"""Words that names of numbers have, for words of a question that they do not share."""
+_CALLED = frozenset(["named", "called", "titled", "heisst", "heissen", "namens", "nommé", "nommée", "appelle", "llama"])
+_MOMENT = 'REGEX(STR({0}), "^-?[0-9]{{4}}(-|$)")'
+"""That a value is a date or a year."""
 _TO_THING = {
     1: (1, "?answer ?p {0} ."),
     2: (1, "{0} ?p ?answer . FILTER(!isBlank(?answer))"),
@@ -62,7 +60,7 @@ class Anchor(NamedTuple):
     @property
     def ways(self) -> dict[int, tuple[int, str]]:
         """Number of properties and pattern of each way between ?answer and it."""
-        text = re.sub(r'["\\\s]+', " ", self.text.casefold())
+        text = re.sub(r'["\\\s]+', " ", self.text.lower())
         value = f'FILTER(isLiteral(?v) && LCASE(STR(?v)) = "{text}")'
         wanted = [*([(_TO_THING, self.id)] if self.id else []), *([] if self.exact else [(_TO_VALUE, value)])]
         return {way: (hops, form.format(what)) for ways, what in wanted for way, (hops, form) in ways.items()}
@@ -95,6 +93,9 @@ class Reading:
         """Why the rules do not reach the question; empty where they may."""
         if why := beyond(self.question, {word for anchor in self.anchors for word in _words(anchor.text)}):
             return why
+        noun = self.question.noun
+        if noun and self.target and not named_in(noun.text, self.label):
+            return f"“{noun.text}” is no class here"
         return "" if self.target or self.anchors else "it names no class and no thing that is known here"
 
     @property
@@ -103,10 +104,14 @@ class Reading:
         labels = [self.label, *(" ".join(link.names) for _, link in self.links)]
         if self.number and self.question.measure:
             name = self.question.measure[0]
-            labels += [*self.number.names, name, _QUANTITIES.get(name, "")]
-        named = {fold(word) for anchor, _ in self.links for word in anchor.text.split()}
+            labels += [*self.number.names, name, QUANTITIES.get(name, "")]
+        named = set().union(*(_stems(fold(anchor.text)) for anchor, _ in self.links))
         known = [fold(label) for label in labels if label]
-        return unused_words(self.question, lambda word: fold(word) in named or any(relevance(fold(word), known)))
+
+        def says(word: str) -> bool:
+            return _stems(fold(word)) <= named or any(relevance(f"{fold(word)} {singular(word)}", known))
+
+        return unused_words(self.question, says)
 
 
 def read(question: Question, searches: Mapping[str, Search]) -> Reading:
@@ -120,8 +125,9 @@ def read(question: Question, searches: Mapping[str, Search]) -> Reading:
     asked: Phrase | None = None
     for phrase in sorted(everything, key=lambda phrase: not phrase.noun):
         one = searches.get(phrase.text, NOTHING).first("class")
-        called = one is not None and named_in(phrase.text, _name(one)) == len(_words(phrase.text))
-        if one and (called or (not phrase.named and _stems(_name(one)) <= _stems(phrase.text))):
+        words = named_in(phrase.text, _name(one)) if one else 0
+        asked_for = phrase.noun or question.asks not in ("time", "place")  # "published" is no publisher there
+        if one and asked_for and words and (not phrase.named or words == len(_words(phrase.text))):
             target, asked = one, phrase
             break
     for phrase in everything:
@@ -134,7 +140,7 @@ def read(question: Question, searches: Mapping[str, Search]) -> Reading:
         if thing and _stems(_name(thing)) == _stems(text):
             # What is called so has it as a value; what is linked to a thing of that name is something else.
             so = target is not None and not _CALLED.isdisjoint(_words(question.text))
-            anchors[Anchor(text) if so else Anchor(text, thing.id, exact=True)] = None
+            anchors[Anchor(_name(thing)) if so else Anchor(_name(thing), thing.id, exact=True)] = None
         elif phrase.named and search.rung != "near" and not search.first("class") and (thing or search.rung == "none"):
             anchors[Anchor(phrase.text, thing.id if thing else "")] = None
     found = tuple(anchors)[:_ANCHORS]
@@ -161,7 +167,7 @@ class EndpointAgenda(Agenda):
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
-        seen = self.seen
+        seen, self._has = self.seen, dict[str, None]()
         if numbered := _NUMBERED.search(re.sub(r'"[^"]*"', "", self.question.text)):
             yield from self._declined(f"“{numbered[0]}” may be one name: put it in quotation marks")
             return
@@ -169,16 +175,19 @@ class EndpointAgenda(Agenda):
         wanted = [phrase for phrase in phrases if len(phrase.text) > 1][:_SEARCHES]
         yield [("search_entities", f"Looking up “{phrase.text}”.", {"query": phrase.text}) for phrase in wanted]
         reading = read(self.question, seen.searches)
-        why = reading.beyond
+        why, final = reading.beyond, ""
         if not why:
             final = yield from self._final(reading)
             left, why = reading.anchors[len(reading.links) :], f"they cannot ask this of {reading.label} alone"
             if left:
-                why = f"“{left[0].text}” is not linked to {reading.label or 'a thing asked for'} by one property or two"
+                why = f"“{left[0].text}” is not linked to {reading.label} by one property or two"
+                why = why if reading.label else f"no property of “{left[0].text}” fits the words"
+            if self._has and not final:
+                why += f"; there are: {', '.join(list(self._has)[:_LINKS])}"
             if final and seen.rows.get(final):
                 meant = told_words(self.question, reading.unused, self.language, final)
                 self.understood, shown = Understood(unused=meant), seen.cells[final]
-                counted = len(shown) == 1 and shown[0][0].isdigit()
+                counted = self.question.kind == "count" and shown and shown[0][0].isdigit()
                 rows = int(shown[0][0]) if counted else seen.rows[final]
                 of_class, unused = not reading.links and reading.number is None, reading.unused
                 noun = self.question.noun
@@ -188,7 +197,10 @@ class EndpointAgenda(Agenda):
                     return
                 why = f"an answer would leave out {' and '.join(f'“{word}”' for word in unused)}"
         unknown = [self._unknown(one) for one in reversed(seen.searches) if one[:1].isupper()]
-        told = reading.beyond and (reading.target or reading.anchors)
+        if self.state["history"] and not (reading.target or reading.anchors):
+            yield from self._declined("what goes on from an earlier question is not read: ask it whole")
+            return
+        told = (reading.beyond or (self._has and not final)) and (reading.target or reading.anchors)
         yield from self._declined(why if told else next(filter(None, unknown), why))
 
     def _unknown(self, text: str) -> str:
@@ -239,30 +251,60 @@ class EndpointAgenda(Agenda):
 
     def _linked(self, reading: Reading, anchor: Anchor) -> Generator[Calls, None, Link | None]:
         """The properties that fit the words left best, one before two."""
-        taken = {word for one in reading.anchors for word in _words(one.text)}
-        rest = " ".join(word for word in _words(self.question.text) if word not in taken)
+        known, question = lexicon(self.language), self.question
+        taken = known.function.union(*(_words(one.text) for one in reading.anchors))
+        rest = [word for word in _words(question.text) if word not in taken]
         thought = f"Which properties lie between {anchor.id or f'“{anchor.text}”'} and what is asked for?"
+        moment = f" FILTER({_MOMENT.format('?answer')})" if question.asks == "time" and not reading.target else ""
         for hops in (1, 2) if reading.target else (1,):
             edges = ("?p", "?q")[:hops]
             parts = [
-                f"{{ {reading.members}{pattern} BIND({way} AS ?way) }}"
+                f"{{ {reading.members}{pattern}{moment} BIND({way} AS ?way) }}"
                 for way, (length, pattern) in anchor.ways.items()
                 if length == hops
             ]
             typed = " && ".join(f"{edge} != rdf:type" for edge in edges)
             pattern = f"{' UNION '.join(parts)} FILTER({typed})"
             links = yield from self._counted(" ".join(edges), pattern, "", thought)
-            if link := _best(links, rest, sure=bool(reading.target or self.question.measure) and hops == 1):
+            own = (one for one in links if hops == 1 and one.way == 2)
+            self._has |= {one.names[0]: None for one in own if not one.properties[0].startswith(("rdfs:", "skos:"))}
+            if question.asks == "place" and not reading.target:
+                hints = question.hint.split()
+                links = [one for one in links if any(hint in one.names[0].casefold() for hint in hints)]
+            if link := _best(links, " ".join(rest), sure=bool(reading.target) and hops == 1):
                 return link
+            begins = {word[0] for word in rest}  # as forms of a verb do: "born", birth
+            alike = [one for one in links if begins & {word[0] for word in _words(one.names[0])}]
+            if question.asks in ("time", "place") and len(alike) == 1:
+                return alike[0]
         return None
 
     def _number(self, pattern: str, quantity: str) -> Generator[Calls, None, Link | None]:
-        """The number that a superlative is about, of the members or of what they are linked to."""
-        number = "FILTER(isNumeric(?v)) BIND"
-        either = f"{{ ?answer ?p ?v . {number}(1 AS ?way) }} UNION {{ ?answer ?p ?x . ?x ?q ?v . {number}(2 AS ?way) }}"
+        """The number, date or year that a superlative is about, of the members or of what they are linked to.
+
+        What they are linked to must be named too, unless it has no name itself.
+        """
+        number = f"FILTER(isNumeric(?v) || {_MOMENT.format('?v')}) BIND"
+        either = f"{{ ?answer ?p ?v . {number}(1 AS ?way) }} UNION "
+        either += f"{{ ?answer ?p ?x . ?x ?q ?v . {number}(IF(isBlank(?x), 3, 2) AS ?way) }}"
         links = yield from self._counted("?p ?q", f"{pattern} {either}", "?way ", "Which numbers do these have?")
-        named = [_QUANTITIES.get(word.casefold(), word) for word in f"{quantity} {self.question.text}".split()]
-        return _best(links, " ".join(named), sure=len(links) == 1)
+        hints, text = lexicon(self.language).hints.get("time", "").split(), self.question.text.casefold()
+        self._has |= {one.names[-1]: None for one in links if one.way != 2}
+        words = [*quantity.casefold().split(), *text.split()]
+        measured = " ".join([quantity, *(QUANTITIES.get(word, "") for word in words)])
+        named = " ".join(QUANTITIES.get(word, word) for word in words)
+        links = [
+            one
+            for one in links
+            if one.way != 2
+            or relevance(measured, one.names[:1])[0]
+            or all(relevance(named, [name])[0] for name in one.names)
+        ]
+        if best := _best(links, named, sure=False):
+            return best
+        dated = [one for one in links if any(hint in one.names[-1].casefold() for hint in hints)]
+        timed = quantity == "inception" or any(hint in quantity.casefold() for hint in hints)
+        return dated[0] if timed and len(dated) == 1 else None
 
     def _counted(self, edges: str, pattern: str, first: str, thought: str) -> Generator[Calls, None, list[Link]]:
         """The ways that a pattern has with their properties and the number of members so linked, most first."""
@@ -287,7 +329,7 @@ class EndpointAgenda(Agenda):
 
 
 def _best(links: Sequence[Link], words: str, *, sure: bool) -> Link | None:
-    """The link whose names fit the words best; ``sure``: where none fits, that of most members will do."""
+    """The link whose names fit the words best; ``sure``: where none fits, the only one will do."""
     scores = relevance(words, [" ".join(link.names) for link in links])
     ranked = sorted(zip(scores, links, strict=True), key=lambda one: (-round(one[0], 6), -one[1].members))
-    return ranked[0][1] if ranked and (sure or ranked[0][0] > 0) else None
+    return ranked[0][1] if ranked and ((sure and len(ranked) == 1) or ranked[0][0] > 0) else None

@@ -25,6 +25,8 @@ Calls = list[tuple[str, str, dict[str, Any]]]
 ROOM = 13
 """Steps of the path after which no further query is begun: one to count and one to finish are left."""
 FITS = "The query has rows and fits the question as far as words can tell."
+QUANTITIES = {"mass": "mass weight", "cost": "price cost", "expensive": "price cost", "cheapest": "price cost"}
+"""Words that names of numbers have, for words of a question that they do not share."""
 _MOST_UNUSED, _MANY = 2, 50
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from itertools import chain, combinations, product
+from itertools import chain, combinations, pairwise, product
 from urllib.parse import unquote
 
 from kbnav.agents.common.state import State
-from kbnav.agents.offline.policy import Agenda, Calls
+from kbnav.agents.offline.policy import QUANTITIES, Agenda, Calls
 from kbnav.answers.language import fold, singular
 from kbnav.answers.lexicon import lexicon, why_unread
 from kbnav.answers.parsing import NEGATIONS, pronoun
@@ -42,9 +42,28 @@ _YEARS = frozenset(["date", "inception", "date of birth"])
 """Quantities that are a point in time: of several fields the only one that is a number is meant."""
 _STEM = 3
 """Letters of a word that a relation's may begin with."""
+_LINKS = 8
+"""Relations that are named where a question was not understood."""
 _COMPARABLE = 'FILTER(isNumeric(?value) || REGEX(STR(?value), "^[0-9]{4}-[0-9][0-9]"))'
 """What can be sorted: numbers and dates."""
-_OPERATORS = NEGATIONS | {"under", "over", "above", "below", "fewer", "than", *_SUMMED}
+_BOUNDS = frozenset(["under", "over", "above", "below", "fewer", "than"])
+_OPERATORS = frozenset(
+    [
+        *NEGATIONS,
+        *_BOUNDS,
+        *_SUMMED,
+        "more",
+        "less",
+        "plus",
+        "más",
+        "best",
+        "worst",
+        "beste",
+        "besten",
+        "meilleur",
+        "mejor",
+    ]
+)
 """Words that change what a question asks for: where one was not understood, nothing else is an answer."""
 _NOT_TELLING = frozenset(["somebody", "someone", "something", "anybody", "anyone", "anything", "everybody"])
 
@@ -85,9 +104,12 @@ class SkbAgenda(Agenda):
             yield from self._begun()
         if len(mentions) == 1 and not (reading.asked or reading.types):
             yield from self._field([self._skb.id(node) for node in mentions[0].nodes], ())
+        if len(mentions) == 1 and self._bare(mentions[0]):
+            links = self._linked(mentions).strip() or "It has no links."
+            yield self._finished(f"This is what it names. {links}", (), [self._skb.id(mentions[0].nodes[0])])
         if reading.afterthought:
             mentions = (*mentions, reading.afterthought)
-        if reading.asked and not (mentions or reading.types or reading.words):
+        if reading.asked and not (mentions or reading.types or self._telling()):
             yield from self._whole((), [])
         tried = self._hypotheses(mentions)[:_TRIES]
         if tried or not mentions:
@@ -99,20 +121,18 @@ class SkbAgenda(Agenda):
             if found:
                 if not reading.asked:
                     yield from self._field(found, paths)
-                text = leftover(reading, paths)
-                if not text:
+                if not self._telling(paths):
                     yield from self._whole(paths, found)
-                found = (yield from self._ranked(paths, found, text))[:ANSWERS]
+                total = ((yield from self._total(paths)) if len(found) >= ANSWERS else 0) or len(found)
+                found, told = self._saying((yield from self._ranked(paths, found)), self._telling(paths))
                 lost = " ".join(reading.tokens[place].text for place in sorted(wanted - used))
-                if text and one_is_asked(reading):  # the first, and of the others those whose documents say as much
-                    excerpts, terms = self._kb.excerpts(found, text), text.split()
-                    told = [sum(relevance(term, [excerpts.get(node, "")])[0] > 0 for term in terms) for node in found]
-                    found = [node for node, count in zip(found, told, strict=True) if count >= told[0]]
                 fits = f"Nothing fits “{lost}” too." if lost else "This fits the question best."
-                yield self._end(fits, found, mentions, paths)
+                cut = f" {len(found)} of {total:,} are listed{told}." if len(found) < total else ""
+                yield self._end(f"{fits}{cut}", found, mentions, paths)
             wanted |= used
-        yield from self._by_text_alone()
-        nothing = "Nothing here fits the names and the words of the question."
+        if reading.asked or (reading.words and self.question.asks != "time"):  # no thing is a time
+            yield from self._by_text_alone()
+        nothing = f"Nothing here fits the names and the words of the question.{self._linked(mentions)}"
         why = why_unread(self.state["question"], self.language)
         yield [(FINISH, f"{nothing} {why}".strip(), {"nodes": []})]
 
@@ -124,13 +144,42 @@ class SkbAgenda(Agenda):
         ids = rankings[-1].ids[:1] if rankings else []
         return tuple(Mention(node, 0, 0, (self._skb.number(node),)) for node in ids)
 
+    def _telling(self, paths: Sequence[Path] = ()) -> list[str]:
+        """The words that are left over of those that say something; what is measured by an adjective does here."""
+        known = lexicon(self.language)
+        words = leftover(self._reading, paths).split()
+        return [word for word in words if word not in known.light or word in known.adjectives]
+
+    def _saying(self, found: Sequence[str], words: Sequence[str]) -> tuple[list[str], str]:
+        """The best, and that by which they are so: where one is asked for, those whose texts say as much as the first.
+
+        Where the first says all words, the others are those that do.
+        """
+        best, text = list(found[:ANSWERS]), " ".join(words)
+        if not words:
+            return best, ""
+        excerpts = self._kb.excerpts(best, text)
+        told = [sum(relevance(word, [excerpts.get(node, "")])[0] > 0 for word in words) for node in best]
+        if one_is_asked(self._reading) or told[0] == len(words):
+            best = [node for node, count in zip(best, told, strict=True) if count >= told[0]]
+        return best, f", the best by “{text}” in their texts"
+
+    def _bare(self, mention: Mention) -> bool:
+        """Whether a question has nothing beside a name but words of grammar."""
+        known = lexicon(self.language)
+        besides = [one.low for at, one in enumerate(self._reading.tokens) if not mention.first <= at < mention.end]
+        return (
+            mention.end > mention.first and self.question.asks in ("", "person") and known.function.issuperset(besides)
+        )
+
     @cached_property
     def _capitals(self) -> list[int]:
         """The places of words that look like names but are in none."""
         if self.language.split("-")[0] in _NOUNS_HAVE_CAPITALS:
             return []
         tokens = self._reading.tokens
-        return [place for place in self._reading.words if place and tokens[place].text[:1].isupper()]
+        digits = [any(map(str.isdigit, one.text)) for one in tokens]
+        return [at for at in self._reading.words if (at or digits[at]) and tokens[at].text[:1].isupper()]
 
     def _begun(self) -> Iterator[Calls]:
         """Where a word looks like a name and names begin with it, the end is to ask which is meant."""
@@ -168,9 +217,18 @@ class SkbAgenda(Agenda):
         if len(mentions) == 1 and not any(path.used for paths in proposed[0].values() for path in paths):
             # No word of the question is like a relation's name: look at all that is linked.
             for node in mentions[0].nodes[:1]:
-                kinds = {step.target for step in self._schema.paths.steps(self._skb.type(node))}
+                steps = self._schema.paths.steps(self._skb.type(node))
+                kinds = {step.target for step in steps}
                 asked = self._reading.asked or (kinds.pop() if len(kinds) == 1 else "")
-                found.append((Path(node, (Step("", "both", asked),), 0.0),))
+                if not self._reading.asked and self.question.asks not in ("", "person"):  # where, when: a link says so
+                    fits = relevance(self.question.hint, [f"{one.relation} {one.target}" for one in steps])
+                    return [(Path(node, (one,), 0.0),) for one, fit in zip(steps, fits, strict=True) if fit]
+                links, telling = [one for one in steps if one.target == asked], self._telling()
+                begins = {part[0] for one in links for part in name_words(one.relation)}
+                sole = len(links) == 1 and (
+                    not telling or any(word[0] in begins for word in telling)
+                )  # "written": wrote
+                found.append((Path(node, (links[0] if sole else Step("", "both", asked),), 0.0),))
         for size in range(len(mentions), 0, -1):
             some = [
                 paths
@@ -189,6 +247,12 @@ class SkbAgenda(Agenda):
                 found.setdefault(path.target, []).append(path)
         return {kind: sorted(paths, key=lambda path: -path.score)[:_PATHS] for kind, paths in found.items()}
 
+    def _total(self, paths: Sequence[Path]) -> Generator[Calls, None, int | None]:
+        """The number of all nodes at the end of the paths (without any, of the type); None where it cannot be asked."""
+        query = f"SELECT (COUNT(DISTINCT ?x) AS ?number) WHERE {{\n{self._body(paths)}\n}}"
+        rows = yield from self._rows(query, "How many are there in all?")
+        return int(rows[0][0].value) if rows and rows[0][0] else None
+
     def _whole(self, paths: Sequence[Path], found: Sequence[str]) -> Iterator[Calls]:
         """The number of all nodes at the end of the paths (without any, of the type), or their list, where it is cut.
 
@@ -197,12 +261,10 @@ class SkbAgenda(Agenda):
         counted = self.question.kind == "count"
         if not counted and found and all(len(step.nodes) < ANSWERS // 2 for step in self.steps):
             return  # no step was cut; parallel edges make one node of several rows
-        query = f"SELECT (COUNT(DISTINCT ?x) AS ?number) WHERE {{\n{self._body(paths)}\n}}"
-        rows = yield from self._rows(query, "How many are there in all?")
-        total = int(rows[0][0].value) if rows and rows[0][0] else 0
-        if counted and rows:
+        total = yield from self._total(paths)
+        if counted and total is not None:
             yield self._finished("This is their number.", paths, (), str(total))
-        if total <= len(found):
+        if total is None or total <= len(found):
             return
         listed = self._query(paths, limit=self._schema.listed)
         nodes = (yield from self._nodes([(QUERY, "Listing them.", {"query": listed})])) or found
@@ -226,21 +288,25 @@ class SkbAgenda(Agenda):
         if not kind or self.question.kind != "values" or not (total or compares):
             return
         quantity, order = self.question.measure or ("", "DESC")
-        asked = f"SELECT ?field (COUNT(*) AS ?number) WHERE {{ ?x a type:{self._schema.types[kind]} ; ?field ?value . "
-        asked += f"{_COMPARABLE} }} GROUP BY ?field ORDER BY DESC(?number)"
+        asked = f"SELECT ?field (COUNT(*) AS ?number) (SAMPLE(?value) AS ?one) WHERE {{ {self._of(kind)} ; ?field "
+        asked += f"?value {_COMPARABLE} }} GROUP BY ?field ORDER BY DESC(?number)"
         rows = yield from self._rows(asked, "What do these have that can be compared?")
-        text = " ".join([quantity, *(known.adjectives.get(word, word) for word in free)])
+        words = [known.adjectives.get(word, word) for word in free]
+        text = " ".join(QUANTITIES.get(word, word) for word in (quantity, *words))
         if rows is None:
             return
-        fields = [field.value for field, _ in rows if field]
+        fields = [field.value for field, *_ in rows if field]
+        dated = [field.value for field, _, one in rows if field and one and one.value[4:5] == "-"] or fields
         names = [unquote(field.rpartition("/")[2]).replace("_", " ").replace(":", " ") for field in fields]
         fit, field = max(zip(relevance(text, names), fields, strict=True), key=lambda pair: pair[0], default=(0.0, ""))
         body = f"{self._body(paths, kind=kind)}\n  "
-        if fit > 0 or (len(fields) == 1 and quantity in _YEARS and not total):
+        if fit <= 0 and len(dated) == 1 and quantity in _YEARS and not total:
+            fit, field = 1.0, dated[0]
+        if fit > 0:
             body += f"?x <{field}> ?value . {_COMPARABLE}"
             number, name = f"{total or ('MIN' if order == 'ASC' else 'MAX')}(?value)", names[fields.index(field)]
         elif not quantity and not total and (step := self._counted_links(kind, paths, free)):
-            linked = f"{self._pattern('?x', step, '?y')} ?y a type:{self._schema.types[step.target]} ."
+            linked = f"{self._pattern('?x', step, '?y')} {self._of(step.target, '?y')} ."
             body += linked if order == "DESC" else f"OPTIONAL {{ {linked} }}"
             number, name = "COUNT(DISTINCT ?y)", f"number of {step.target} ({step.relation.replace('_', ' ')})"
         else:
@@ -256,16 +322,27 @@ class SkbAgenda(Agenda):
             return
         value = found[0][1]
         nodes = [cell.entity_id for cell, number in found if number == value and cell.entity_id]
-        read = [word for word in free if relevance(known.adjectives.get(word, word), [name])[0]]
-        self._told |= {*_SUMMED, *known.measures, *read}
+        said = " ".join([name, *known.hints.values()])
+        read = [
+            one
+            for one, word in zip(free, words, strict=True)
+            if relevance(QUANTITIES.get(word, word), [said])[0]
+            or any(part.startswith(singular(word)) for part in name_words(name))
+        ]
+        told = self._told | {*_SUMMED, *known.measures, *read}
+        if not told.issuperset(self._telling(paths)):
+            return  # what else the question says would be lost
+        self._told = told
         if total:
             amount = float(value)
             answer = f"{round(amount, 2):.12g}" if abs(amount) >= 1 else f"{amount:.3g}"
             yield self._finished(f"This is their {'sum' if total == 'SUM' else 'mean'}.", paths, (), answer)
-        labels = ", ".join(self._skb.name(self._skb.number(node)) for node in nodes[:ANSWERS])
+        labels = ", ".join(one.label for one in self._kb.named(nodes[:ANSWERS]).values())
         more = f" (+{len(nodes) - ANSWERS})" if len(nodes) > ANSWERS else ""
-        among = f"{len(found):,}" if len(found) < self._schema.listed else "all"
-        fits = f"{'Lowest' if order == 'ASC' else 'Highest'} {name} among {among} of type {kind}."
+        first, end = self._skb.type_range(kind)
+        whole = f" of {end - first:,}" if not paths and len(found) < end - first else ""
+        among = f"{len(found):,}{whole} of type {kind}" if len(found) < self._schema.listed else f"all of type {kind}"
+        fits = f"{'Lowest' if order == 'ASC' else 'Highest'} {name} among {among}."
         yield self._finished(fits, paths, nodes, f"{labels}{more}: {value}")
 
     def _finished(self, said: str, paths: Sequence[Path], nodes: Sequence[str], answer: str = "") -> Calls:
@@ -307,9 +384,9 @@ class SkbAgenda(Agenda):
             ends = list(dict.fromkeys((yield from self._nodes(calls))))
         return ends
 
-    def _ranked(self, paths: Sequence[Path], found: Sequence[str], text: str) -> Generator[Calls, None, list[str]]:
+    def _ranked(self, paths: Sequence[Path], found: Sequence[str]) -> Generator[Calls, None, list[str]]:
         """What was found, ranked by the words that no path used."""
-        if not text:
+        if not (text := leftover(self._reading, paths)):
             return list(found)
         described = {"text": text, "node_type": paths[0].target, "limit": _BY_TEXT}
         thought = "The question says more of them; looking for what fits that."
@@ -322,27 +399,49 @@ class SkbAgenda(Agenda):
 
     def _by_text_alone(self) -> Iterator[Calls]:
         """What a question without a usable name describes."""
-        text, asked = self._reading.text(self._reading.words), self._reading.asked
+        reading, asked, index = self._reading, self._reading.asked, self._skb.text
+        named = [at for one in reading.mentions for at in range(one.first, one.end)]
+        text = reading.text(sorted({*reading.words, *named}))
         thought = "No path leads to an answer; looking for what the question describes."
         described = {"text": text, "node_type": asked, "limit": ANSWERS}
         shown = (yield from self._nodes([(_DESCRIBED, thought, described)], last=True)) if text else []
         if found := self._of_type(shown, asked):
-            yield self._end("These fit the words of the question best.", found, self._reading.mentions, ())
+            words = [*self._telling(), *(reading.tokens[at].low for at in named)]
+            found, _ = self._saying(found, words)
+            first, end = self._skb.type_range(asked) if asked else (0, len(self._skb.nodes.ids))
+            held = ", ".join(f"“{word}”: {index.holders(word):,}" for word in words) if index else ""
+            fits = f"The closest by their words, not checked as facts: {len(found)} of {end - first:,}."
+            yield self._end(f"{fits} Texts with {held}." if held else fits, found, reading.mentions, ())
 
     def _end(self, fits: str, found: Sequence[str], mentions: Sequence[Mention], paths: Sequence[Path]) -> Calls:
-        """The end: the nodes, or none where a name of the question is nowhere."""
+        """The end: the nodes, or none where a name is nowhere, or a word that changes what is asked was not used."""
         self.understood = read = self._understood(mentions, paths, found[0])
-        known, said = lexicon(self.language), {word.lower() for word in read.unused}
-        said |= {"than"} & {one.low for one in self._reading.tokens}
-        left = [f"“{word}”" for word in leftover(self._reading, paths).split() if word not in known.light]
-        guessed = left and any(not step.relation for path in paths for step in path.steps)
-        unsure = guessed and (self._reading.tokens[0].low == "what" or (said and len(found) > ANSWERS // 2))
-        if unsure or self.question.kind == "count" or said & (_OPERATORS | known.measures.keys()):
-            why = f"{' and '.join(left) or 'it'} {'were' if len(left) > 1 else 'was'} not understood"
-            return [(FINISH, f"This cannot be answered: {why}.", {"nodes": []})]
         if unknown := self._names_nowhere(read.unused):
             return [(FINISH, f"Nothing here is called “{' '.join(unknown)}”, and no text says so.", {"nodes": []})]
+        reading, known = self._reading, lexicon(self.language)
+        places = [(one.first, one.end) for one in reading.mentions] + [(one.first, one.end) for one in reading.types]
+        taken = {at for place in places for at in range(*place)}.union(*(path.used for path in paths))
+        free = [token.low for at, token in enumerate(reading.tokens) if at not in taken]
+        said = {word.lower() for word in read.unused}
+        grammar = set(free) - {reading.tokens[at].low for at in reading.words}
+        bounds = {word for word, behind in pairwise(free) if word in _BOUNDS and behind[:1].isdigit()}
+        changing = (_OPERATORS | known.measures.keys()) & (said | grammar | bounds | set(free) & _SUMMED.keys())
+        telling = self._telling(paths)
+        guessed = telling and any(not step.relation for path in paths for step in path.steps)
+        guessed = guessed and (reading.tokens[0].low == "what" or said.issuperset(telling))
+        if guessed or self.question.kind == "count" or changing:
+            left = dict.fromkeys(f"“{one}”" for one in free if one in telling or one in changing)
+            why = f"{' and '.join(left) or 'it'} {'were' if len(left) > 1 else 'was'} not understood"
+            return [(FINISH, f"This cannot be answered: {why}.{self._linked(mentions)}", {"nodes": []})]
         return [(FINISH, fits, {"nodes": list(found[:ANSWERS])})]
+
+    def _linked(self, mentions: Sequence[Mention]) -> str:
+        """By what the type that is asked for, or that of the first name, is linked; what may be asked instead."""
+        kinds = [self._reading.asked or (self._skb.type(mentions[0].nodes[0]) if mentions else "")]
+        links = dict.fromkeys(
+            step.relation.replace("_", " ") for kind in kinds if kind for step in self._schema.paths.steps(kind)
+        )
+        return f" Links of {kinds[0]}: {', '.join(list(links)[:_LINKS])}." if links else ""
 
     def _understood(self, mentions: Sequence[Mention], paths: Sequence[Path], first: str) -> Understood:
         """How the question is read, as in ``instrument → made by → person → born in → Little Mew``.
@@ -352,13 +451,17 @@ class SkbAgenda(Agenda):
         """
         reading, started = self._reading, {path.node for path in paths}
         used = {place for path in paths for place in path.used}
-        light = self._told | lexicon(self.language).light
-        document = fold(self._kb.get_entry(first).document) if first else ""
-        places = {one.first: one.text for one in mentions if one.end > one.first and started.isdisjoint(one.nodes)}
+        known, document = lexicon(self.language), fold(self._kb.get_entry(first).document) if first else ""
+        light = self._told | (known.light - known.adjectives.keys())
+
+        def says(text: str) -> bool:
+            return fold(text) in document or relevance(text, [document])[0] > 0
+
+        begun = [one for one in mentions if one.end > one.first and started.isdisjoint(one.nodes)]
+        places = {one.first: one.text for one in begun if paths or not says(one.text)}
         for place in reading.words:
             token = reading.tokens[place]
-            says = fold(token.low) in document or relevance(token.low, [document])[0] > 0
-            if place not in used and token.low not in light and not says:
+            if place not in used and token.low not in light and not says(token.low):
                 places[place] = token.text
         return Understood(
             self._worded(paths) or reading.asked.replace("_", " "),
@@ -406,23 +509,25 @@ class SkbAgenda(Agenda):
 
     def _body(self, paths: Sequence[Path], among: Sequence[str] = (), kind: str = "") -> str:
         """The patterns of ``?x``, of ``kind`` without paths; it is none of the nodes that the paths begin at."""
-        types = self._schema.types
         lines = [f"VALUES ?x {{ {' '.join(f'node:{local_name(node)}' for node in among)} }}"] if among else []
         target = paths[0].target if paths else kind or self._reading.asked
         if target:
-            lines.append(f"?x a type:{types[target]} .")
+            lines.append(f"{self._of(target)} .")
         for number, path in enumerate(paths, 1):
             subject = f"node:{local_name(self._skb.id(path.node))}"
             for place, step in enumerate(path.steps, 1):
                 end = "?x" if place == len(path.steps) else f"?m{number}{place}"
                 lines.append(self._pattern(subject, step, end))
                 if end != "?x":
-                    lines.append(f"{end} a type:{types[step.target]} .")
+                    lines.append(f"{self._of(step.target, end)} .")
                 subject = end
         if paths:
             starts = ", ".join(f"node:{local_name(self._skb.id(path.node))}" for path in paths)
             lines.append(f"FILTER(?x NOT IN ({starts}))")
         return "\n".join(f"  {line}" for line in lines)
+
+    def _of(self, kind: str, what: str = "?x") -> str:
+        return f"{what} a type:{self._schema.types[kind]}"
 
     def _pattern(self, subject: str, step: Step, end: str) -> str:
         if not step.relation:

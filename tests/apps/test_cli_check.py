@@ -99,6 +99,15 @@ def test_what_is_down_says_which_setting_it_is(gone, served_mini, tmp_path):
     assert any(f"endpoints.{name}" in one.remedy for one in findings if one.what in lacking)
 
 
+def test_an_endpoint_that_is_down_is_told_its_own_settings(tmp_path):
+    with serving(lambda _: Answer("down", 404, "text/plain")) as served:
+        settings = Settings(kb=f"{served.url}/sparql", home=tmp_path, limits={"retries": 0})
+        with open_kb(settings) as kb:
+            findings = list(check_kb(kb, settings))
+    assert "[sparql.NAME]" in findings[0].remedy
+    assert not any("endpoints." in one.remedy for one in findings)
+
+
 def test_a_plain_endpoint_is_tried_as_what_it_is(tmp_path):
     store = Store()
     store.load(LABELLED.encode(), RdfFormat.TURTLE)

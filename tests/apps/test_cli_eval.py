@@ -96,7 +96,7 @@ def test_a_run_is_made_again_from_what_it_saved(kbnav, folder, monkeypatch):
 def test_gold_queries_that_fail_are_named_before_the_first_question(kbnav, folder, caplog):
     (folder / "q.csv").write_text("id,question,sparql\na,A?,SELECT ?x { ?x wdt:P61 wd:Q7186 }\nbad,Bad?,SELECT ?x {")
     code, out, _ = kbnav("run", "q.csv", "--kb", "mini", "--out", "runs/q")
-    assert (code, "1 of 2 questions have no gold answer and are not scored" in out) == (0, True)
+    assert (code, "1 of 2 questions have no gold answer and are not scored" in out) == (1, True)
     assert caplog.messages[0].startswith("no gold answer of bad: QuerySyntaxError: ")
     assert caplog.messages[1].startswith("1 of 2 questions have no gold answer and cannot be scored")
 

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import gzip
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.state import start
 from kbnav.encoders.endpoint import Endpoint
 from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, StopRun, UsageError
-from kbnav.models.cancellation import Cancellation
+from kbnav.models.cancellation import Cancellation, OutOfTime
 from kbnav.models.chat import LARGEST, ask, invoke, open_chat_model
 from kbnav.models.transport import Draft, _Reading, reply_purpose, streaming_to
 from kbnav.runs.trajectory import Call, Step, Usage
@@ -477,3 +478,28 @@ def test_a_reply_that_is_never_whole_is_given_up_in_time():
     error, drafts, _ = heard(Canned(slowly(), content_type="text/event-stream"), model_timeout=0.5)
     assert isinstance(error, ServiceError)
     assert drafts
+
+
+def test_calls_of_a_run_share_a_few_threads_and_a_call_that_hangs_keeps_only_its_own():
+    cancellation, release, threads = Cancellation(), threading.Event(), set[int]()
+    with pytest.raises(OutOfTime):
+        cancellation.run(release.wait, seconds=0.01)
+    for _ in range(50):
+        threads.add(cancellation.run(threading.get_ident, seconds=5))
+    release.set()
+    assert len(threads) <= 2
+    with pytest.raises(ZeroDivisionError):
+        cancellation.run(lambda: 1 // 0, seconds=5)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_makes_calls_though_its_parent_had_idle_threads():
+    cancellation = Cancellation()
+    cancellation.run(int, seconds=5)
+    if (child := os.fork()) == 0:
+        try:
+            os._exit(cancellation.run(lambda: 7, seconds=5))
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

@@ -9,7 +9,7 @@ from kbnav.agents.common.agent import Agent
 from kbnav.agents.spinach import build_spinach
 from kbnav.knowledge.endpoint.kb import EndpointKB
 from kbnav.knowledge.open import open_kb
-from kbnav.runs.trajectory import Run
+from kbnav.runs.trajectory import Run, Turn
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings, SparqlSource
 from tests.knowledge.endpoint.conftest import COMPANY
@@ -95,6 +95,12 @@ def test_what_is_beyond_its_rules_is_no_answer_and_says_why(agent: Agent, tmp_pa
     assert why in run.path[-1].call.thought
 
 
+def test_what_goes_on_from_an_earlier_question_is_no_answer_and_says_so(agent: Agent):
+    before = ask(agent, "Who is the supplier of the Desk Lamp 12?")
+    run = ask(agent, "And when?", history=[Turn(before.question, before.path, before.outcome)])
+    assert "ask it whole" in run.outcome.note
+
+
 def test_the_words_that_are_left_over_are_told(agent: Agent):
     for question, unused in (
         ("Which lamps have a supplier in Germany?", ()),
@@ -145,6 +151,12 @@ def librarian(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureR
         ('Welches Erscheinungsjahr hat "Der Garten für Anfänger"?', ["1966"]),
         ('Welches Erscheinungsjahr hat "Handbuch der Pilze"?', ["1967"]),
         ('Wer ist der Verfasser von "Die Brücke"?', ["p1"]),
+        ('Wann erschien "Handbuch der Pilze"?', ["1967"]),
+        ('Wann wurde "Schulz, Max (4)" geboren?', ["1912-05-06"]),
+        ('Wo wurde "Schulz, Max (4)" geboren?', ["o0"]),
+        ("Welcher Roman hat das größte Erscheinungsjahr?", ["w49"]),
+        ("Welches Fachbuch ist das früheste?", ["w66"]),
+        ("Welche Verlage sitzen in Leipzig?", ["v1"]),
     ],
 )
 def test_a_library_with_german_classes_is_asked(librarian: Agent, question: str, answer: list[str]):
@@ -162,6 +174,10 @@ def test_a_library_with_german_classes_is_asked(librarian: Agent, question: str,
         ('Welche Romane hat "Schultz, Max (4)" verfasst?', "is “Schulz, Max (4)” meant?"),
         ('Welche Romane hat "Meyer, Luise" verfasst?', "is “Meier, Luise” meant?"),
         ("Welche Romane hat Schulz, Max (99) verfasst?", "“Schulz, Max (99)” may be one name"),
+        ('Wer ist der Autor von "Die Brücke"?', "no property of “Die Brücke” fits the words; there are: "),
+        ('Wann starb "Schulz, Max (4)"?', "there are: Geburtsdatum"),
+        ("Welcher Autor hat die meisten Romane?", "“Autor” is no class here"),
+        ("Welcher Roman ist der längste?", "there are: Erscheinungsjahr"),
     ],
 )
 def test_what_a_library_does_not_have_is_named(librarian: Agent, question: str, why: str):

@@ -89,7 +89,7 @@ def _lexicons() -> Mapping[str, Lexicon]:
 
 def _value(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: tuple(one) if isinstance(one, list) else one for key, one in value.items()}
+        return {key.casefold(): tuple(one) if isinstance(one, list) else one for key, one in value.items()}
     if isinstance(value, bool):
         return value
     if name in ("unread", "left_over"):

@@ -306,6 +306,7 @@ def _with_gold(
             kb,
             folder / GOLD,
             stored=True,
+            retry_failed=plan.retry_failed,
             language=plan.language,
             jobs=plan.jobs,
             stopped=stopped,

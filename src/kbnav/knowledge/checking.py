@@ -6,7 +6,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 from kbnav.answers.tables import AnswerTable
@@ -49,11 +51,18 @@ class Finding:
 
 Tried = tuple[Verdict, str, str]
 """A verdict, what is said of it, and a remedy."""
-_REMEDIES: Mapping[str, str] = {
-    "queries": "set endpoints.sparql to the query service (for another engine than Wikidata's, endpoints.dialect)",
-    "search": "set endpoints.api to api.php of the wiki",
-    "entry": "set endpoints.api to api.php of the wiki",
-    "vectors": "set endpoints.vector to the base URL of a vector database, or to nothing",
+_REMEDIES: Mapping[str, Mapping[str, str]] = {
+    "wikibase": {
+        "queries": "set endpoints.sparql to the query service (for another engine than Wikidata's, endpoints.dialect)",
+        "search": "set endpoints.api to api.php of the wiki",
+        "entry": "set endpoints.api to api.php of the wiki",
+        "vectors": "set endpoints.vector to the base URL of a vector database, or to nothing",
+    },
+    "sparql": {
+        "queries": "give another address, or set url and dialect of [sparql.NAME]",
+        "search": "set labels of [sparql.NAME], or its index (kbnav sparql index)",
+    },
+    "skb": {},
 }
 
 
@@ -88,7 +97,7 @@ def check_kb(kb: KnowledgeBase, settings: Settings, *, seconds: float = TIME) ->
             except _NothingSeen as error:
                 verdict, says, remedy = "fails", str(error), ""
             except KbnavError as error:
-                verdict, says, remedy = "fails", str(error).splitlines()[0], _REMEDIES.get(what, "")
+                verdict, says, remedy = "fails", str(error).splitlines()[0], _REMEDIES[kb_kind(kb)].get(what, "")
             took = round(time.monotonic() - began, 3)
             slowest = max(slowest, took)
             yield Finding(what, verdict, " ".join(says.split())[:300], remedy, took, sum(meter.sent.values()))
@@ -165,10 +174,12 @@ class _Trial:
         found = kb.search_entities(self._label, kind="property" if wanted == self._property else "any")
         known = {one.id for one in (*found.entities, *found.properties)}
         if wanted in known:
-            return "works", f"{self._label!r} finds {wanted}", ""
+            index = Path(kb.state().get("index") or "")
+            made = f"{datetime.fromtimestamp(index.stat().st_mtime):%Y-%m-%d}" if index.is_file() else ""
+            return "works", f"{self._label!r} finds {wanted}{f'; its index of names is of {made}' if made else ''}", ""
         if known:
             return "partly", f"{self._label!r} finds {len(known)} things, and {wanted} is not among them", ""
-        return "fails", f"{self._label!r}, the name of {wanted}, finds nothing", _REMEDIES["search"]
+        return "fails", f"{self._label!r}, the name of {wanted}, finds nothing", _REMEDIES[self._kind].get("search", "")
 
     def entry(self, kb: KnowledgeBase) -> Tried:
         entry = kb.get_entry(self._sample(kb))

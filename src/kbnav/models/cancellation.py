@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future, InvalidStateError, wait
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
+from functools import partial
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from kbnav.errors import Stopped
 
 T = TypeVar("T")
 ON_REQUEST = "Stopped on request."
+_MOST_IDLE = 16
 _CANCELLATION: ContextVar[Cancellation | None] = ContextVar("cancellation", default=None)
 
 
@@ -51,8 +56,29 @@ def _in_thread(call: Callable[[], T], cancellation: Cancellation | None = None) 
             with suppress(InvalidStateError):
                 future.set_result(result)
 
-    threading.Thread(target=context.run, args=(work,), daemon=True, name="kbnav-call").start()
+    try:
+        _IDLE.pop().put(partial(context.run, work))
+    except IndexError:
+        threading.Thread(target=_serve, args=(partial(context.run, work),), daemon=True, name="kbnav-call").start()
     return future
+
+
+_IDLE: list[SimpleQueue[Callable[[], None]]] = []
+"""Threads that wait for their next call, as starting one costs a tenth of a short question; a fork has none."""
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_IDLE.clear)
+
+
+def _serve(work: Callable[[], None]) -> None:
+    """Do one call after another; of the threads that are idle a few are kept."""
+    calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+    while True:
+        work()
+        del work  # and what it holds
+        if len(_IDLE) >= _MOST_IDLE:
+            return
+        _IDLE.append(calls)
+        work = calls.get()
 
 
 class Cancellation:

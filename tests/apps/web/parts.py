@@ -5,12 +5,13 @@ import http.client
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
@@ -298,6 +299,7 @@ def served_process(
         text=True,
         cwd=home,
         env={**os.environ, "KBNAV_HOME": str(home), "PYTHONUNBUFFERED": "1", **(environment or {})},
+        start_new_session=True,
     )
     try:
         lines: list[str] = []
@@ -309,7 +311,8 @@ def served_process(
         else:
             raise AssertionError("".join(lines))
     finally:
-        process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         if process.stdout:
             process.stdout.close()

@@ -82,7 +82,7 @@ def test_a_press_beside_a_row_opens_and_closes_its_statements_also_on_a_phone(pa
     text = page.inner_text(".evidence")
     assert "radium — discoverer or inventor — Marie Curie" in text
     assert "Also stated, of the same rank: Pierre Curie" in text
-    assert "No reference is stated." in text
+    assert "This copy has no reference for it." in text
     assert why.nth(1).get_attribute("aria-expanded") == "true"
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     why.nth(1).click()

@@ -15,19 +15,24 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page
 
-LONG = "Which elements were discovered by Marie Curie, and which others did somebody of her family discover or name?"
-LONGEST = "Which elements were discovered by Marie Curie and Pierre Curie " * 50
+LONG = "Which elements were discovered by Marie Curie, and which others did somebody of her family discover? " * 30
 
 
-def test_a_session_is_shown_whole_with_its_time_and_called_something_else(page: Page, server: Server):
+def test_a_session_is_shown_with_its_time_and_called_something_else(page: Page, server: Server):
     page.goto(server.url)
     ask(page, LONG)
     wait_for_the_end(page)
     page.wait_for_selector("#sessions li time")
-    link = page.locator("#sessions li a >> nth=0")
-    assert link.inner_text().startswith(LONG)
-    assert link.evaluate("one => one.scrollWidth <= one.clientWidth + 1")
-    menu(page, LONG)
+    for part in (".question", "#sessions li"):  # three thousand letters leave room for what follows
+        assert page.locator(part).bounding_box()["height"] < 180, part
+        assert page.inner_text(part).startswith(LONG[:100])
+    assert Axe().run(page).response["violations"] == []
+    assert page.locator("#sessions li .title").evaluate("one => one.scrollWidth <= one.clientWidth + 1")
+    menu(page, LONG[:60])
+    last = "document.querySelector('#sessions .menu[open] .delete')"
+    page.wait_for_function(
+        f"((box) => document.elementFromPoint(box.x + 9, box.bottom - 2))({last}.getBoundingClientRect()) === {last}"
+    )
     page.click("text=Rename")
     page.keyboard.type("Curies")
     page.keyboard.press("Enter")
@@ -89,25 +94,14 @@ def test_a_changed_example_is_a_query_of_its_own_and_the_example_keeps_its_name(
     open_query(page)
     page.click(".typed .cm-content")
     page.keyboard.press("Control+Home")
-    page.keyboard.type("# fewer\n")
+    page.keyboard.type("# x\n")
     page.keyboard.press("Control+Enter")
     page.wait_for_selector(".typed >> text=Changed from the query of: Countries and cities")
-    page.wait_for_selector(".typed .rows tbody tr", state="attached")
     titles = page.locator("#sessions .title").all_inner_texts()
     assert titles == ["Changed: Countries and cities", "Countries and cities"]
     page.click("#sessions a >> nth=1")
     page.wait_for_selector(".typed .map")
     assert page.inner_text(".typed .question") == "Countries and cities"
-
-
-def test_a_question_of_three_thousand_letters_leaves_room_for_its_answer(page: Page, server: Server):
-    page.goto(server.url)
-    ask(page, LONGEST)
-    wait_for_the_end(page)
-    page.wait_for_selector("#sessions .title")
-    for part in (".question", "#sessions li"):
-        assert page.locator(part).bounding_box()["height"] < 180, part
-    assert Axe().run(page).response["violations"] == []
 
 
 def test_a_session_is_taken_along_as_json_and_html(visit: Visit):

@@ -133,7 +133,7 @@ def test_ask_see_steps_download_csv_edit_the_query_and_ask_on(page: Page, server
     ask(page, "Who discovered polonium?")
     wait_for_the_end(page, 1)
     assert page.inner_text(".run:not(.typed) >> nth=1 >> css=.answer .text") == "Marie Curie, Pierre Curie"
-    assert page.locator("#sessions li a").first.inner_text().startswith(MARIE)
+    assert page.locator("#sessions li a").first.inner_text().startswith(f"Changed: {MARIE}")
     page.reload()
     wait_for_the_end(page, 1)
     assert page.locator(".run:not(.typed) .question").all_inner_texts() == [MARIE, "Who discovered polonium?"]

@@ -81,9 +81,13 @@ def test_the_page_speaks_the_language_of_the_browser_and_another_one_when_it_is_
     ask(page, MARIE)
     wait_for_the_end(page)
     page.wait_for_selector(".answer .where >> text=2 Zeilen")
+    page.goto(server.url)
+    page.click(".example >> text=Wann Elemente entdeckt wurden")
+    page.click(".typed [data-view=table]")
+    assert page.locator(".typed th").all_inner_texts() == ["Element", "entdeckt"]
     page.click("#more > summary")
     with page.expect_navigation():
         page.select_option("#language", "zh")
-    page.wait_for_selector(".answer .where >> text=2 行")
+    page.wait_for_selector(".typed .where >> text=19 行")
     page.goto(f"{server.url}/api")
     assert page.get_attribute("html", "lang") == "zh"

@@ -1,5 +1,6 @@
 """The name index of an endpoint: paged once, gone on with after a kill, and searched in place of the endpoint."""
 
+import os
 import re
 import sqlite3
 from contextlib import closing
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kbnav.errors import DataError, QueryTimeout, UsageError
+from kbnav.knowledge.checking import check_kb
 from kbnav.knowledge.endpoint import search
 from kbnav.knowledge.endpoint.data import LABELS
 from kbnav.knowledge.endpoint.names import collect, open_names
@@ -154,3 +156,17 @@ def test_searches_use_the_index_that_the_command_made(served, tmp_path, monkeypa
         assert kb.search_entities("study light").entities[0].id == "data:p1"
         assert kb.search_entities("suppliers").properties[0].id == "shop:hasSupplier"
         assert not any("CONTAINS" in query for query in served.queries)
+
+
+def test_what_was_named_after_the_index_was_made_is_found_by_its_whole_name_and_check_says_its_date(tmp_path):
+    with serving(PARTS) as served, open_kb(Settings(kb=served.url, home=tmp_path)) as kb:
+        kb.index_names(tmp_path / "names", lambda names, last: None)
+    os.utime(tmp_path / "names", (0, 86_400))
+    with serving(f'{PARTS} <urn:p:new> <{LABELS[0]}> "Torque Wrench" .') as served:
+        source = {"url": served.url, "index": str(tmp_path / "names")}
+        settings = Settings(kb="here", sparql={"here": source}, home=tmp_path)
+        with open_kb(settings) as kb:
+            found = kb.search_entities("torque wrench")
+            says = {one.what: one.says for one in check_kb(kb, settings)}
+    assert (found.rung, found.entities[0].label) == ("exact", "Torque Wrench")
+    assert "index of names is of 1970-01-02" in says["search"]

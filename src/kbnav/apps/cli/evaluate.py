@@ -128,7 +128,12 @@ def run(
         scores = out / SCORES
         scored = json.loads(scores.read_bytes()) if scores.exists() else None
         print_json({"out": str(out), "ended": ended, "scores": scored})
-    raise typer.Exit(0 if ended == "done" else 1)
+    saved = read_saved_run(out) if ended == "done" else None
+    gold = [saved.gold[one] for one in saved.info.questions if one in saved.gold] if saved else []
+    failed = [one for one in gold if one.query and not one.known]
+    if failed:
+        print(f"{len(failed)} gold queries failed; --retry-failed runs them again", file=sys.stderr)
+    raise typer.Exit(0 if ended == "done" and not failed else 1)
 
 
 def repeat(

@@ -18,7 +18,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.common.agent import Agent
@@ -92,6 +92,7 @@ class _Live:
     draft: Draft | None = None
     version: int = 0
     stored: int = 0
+    adding: threading.Lock = field(default_factory=threading.Lock)
 
     def since(self, after: int) -> tuple[list[StoredEvent], bool]:
         """The events behind a number, and whether there will be no more."""
@@ -365,7 +366,8 @@ class RunQueue:
                 raise DatabaseAway("The database of checkpoints fails.") from error
             _LOG.error("run: %s", self._hide.hidden(repr(error)))
             status, answer = "failed", failed_answer(BROKEN)
-        live.ended = self._store.end(run.id, self.worker, status, self._hide.hidden_in(answer))
+        with live.adding:
+            live.ended = self._store.end(run.id, self.worker, status, self._hide.hidden_in(answer))
         if not live.ended:
             self._delete_if_gone(run, answer.get("run", ""))
 
@@ -423,7 +425,8 @@ class RunQueue:
     def _record(self, live: _Live, data: dict[str, Any]) -> None:
         """Keep an event; a run that another worker has taken over, or that is gone, is left."""
         timed = {**data, "at": round(time.time(), 2)}
-        event = self._store.add_event(live.run.id, self.worker, self._hide.hidden_in(timed))
+        with live.adding:
+            event = self._store.add_event(live.run.id, self.worker, self._hide.hidden_in(timed))
         if event is None:
             live.cancellation.abandon()
         elif live.events is not None:

@@ -355,10 +355,13 @@ class Store:
         self._run("UPDATE web_runs SET share = ? WHERE id = ?", (share, run_id))
 
     def add_event(self, run_id: str, worker: str, data: Mapping[str, Any]) -> StoredEvent | None:
-        """Keep an event behind the others of its run; None where that is another worker's now, or is gone."""
+        """Keep an event behind the others of its run; None where that is another worker's now, or is gone.
+
+        A worker adds a run's events one after another; of two workers', the second finds the number taken.
+        """
         text, own = json.dumps(data), "HAVING EXISTS (SELECT 1 FROM web_runs WHERE id = ? AND worker = ?)"
-        with self._transaction(run_id) as run:
-            rows = run(f"{_ADD_EVENT} {own} RETURNING number", (run_id, text, run_id, run_id, worker))
+        statement = f"{_ADD_EVENT} {own} ON CONFLICT DO NOTHING RETURNING number"
+        rows = self._run(statement, (run_id, text, run_id, run_id, worker))
         return StoredEvent(int(rows[0][0]), json.loads(text)) if rows else None
 
     def events(self, run_id: str, after: int = 0) -> list[StoredEvent]:

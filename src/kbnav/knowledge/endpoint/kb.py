@@ -172,6 +172,8 @@ class EndpointKB:
         short = self._data.prefixes.short
         if self._names:
             found = self._names.search(phrase)
+            if not any(one.exact for one in found):  # named so since the index was made
+                found = [*search.by_whole_label(self.select, phrase, self._data.labels.predicates, code), *found]
         else:
             found = search.by_label(self.select, phrase, self._data.labels.predicates, code, lambda: self._data.dialect)
         elsewhere = not found or _PART_OF_IRI.search(phrase)

@@ -51,10 +51,8 @@ class Match:
     near: bool = False
 
 
-def by_label(
-    select: Select, phrase: str, predicates: Sequence[str], code: str, dialect: Callable[[], Dialect]
-) -> list[Match]:
-    """Things by their labels. Raises QueryTimeout, with what helps, where the endpoint cannot look inside labels."""
+def by_whole_label(select: Select, phrase: str, predicates: Sequence[str], code: str) -> list[Match]:
+    """Things whose label is the phrase, in some ways of writing it."""
     spellings = dict.fromkeys([phrase, phrase[:1].upper() + phrase[1:], phrase.title(), phrase.lower(), phrase.upper()])
     tags = ["", *(f"@{tag}" for tag in languages(code) if tag)]
     literals = " ".join(f"{text_literal(one)}{tag}" for one in spellings for tag in tags)
@@ -62,7 +60,14 @@ def by_label(
         f"SELECT DISTINCT ?s ?l WHERE {{ VALUES ?l {{ {literals} }} VALUES ?p {{ {iris_list(predicates)} }} "
         f"?s ?p ?l . FILTER(isIRI(?s)) }} LIMIT {_CANDIDATES}"
     )
-    exact = _matches(select(query), phrase, named=True) if predicates else []
+    return _matches(select(query), phrase, named=True) if predicates else []
+
+
+def by_label(
+    select: Select, phrase: str, predicates: Sequence[str], code: str, dialect: Callable[[], Dialect]
+) -> list[Match]:
+    """Things by their labels. Raises QueryTimeout, with what helps, where the endpoint cannot look inside labels."""
+    exact = by_whole_label(select, phrase, predicates, code)
     wanted = phrase_words(phrase)
     if not wanted:
         return exact

@@ -178,7 +178,7 @@ def _mentions(
         for first, end in _spans(tokens, _LONGEST_NAME if edits == 0 else _LONGEST_MISSPELLED):
             if (first, end) in kinds or any(first < one.end and one.first < end for one in found):
                 continue
-            mention = _mention(question, tokens, first, end, function, skb, edits)
+            mention = _mention(question, tokens, first, end, function, skb, edits, types)
             found += [mention] if mention else []
         if found:
             return sorted(found, key=lambda one: one.first)
@@ -186,9 +186,16 @@ def _mentions(
 
 
 def _mention(
-    question: str, tokens: Sequence[Token], first: int, end: int, function: frozenset[str], skb: SKB, edits: int | None
+    question: str,
+    tokens: Sequence[Token],
+    first: int,
+    end: int,
+    function: frozenset[str],
+    skb: SKB,
+    edits: int | None,
+    types: Sequence[TypeWord],
 ) -> Mention | None:
-    """A span as a name, with or without a possessive ending; ``edits`` as of ``NameIndex.search``."""
+    """A span as a name or an id, with or without a possessive ending; ``edits`` as of ``NameIndex.search``."""
     span = tokens[first:end]
     if skb.names is None or all(token.low in function | _ASKING for token in span):
         return None
@@ -201,6 +208,9 @@ def _mention(
             continue
         matches = skb.names.search(text, limit=_SAME_NAME, edits=edits)
         nodes = [match.number for match in matches if _is_meant(match, text, skb, bare=bare)]
+        if edits == 0 and len(span) == 1 and not nodes and (node := skb.nodes.ids.find(text)) >= 0:
+            typed = (one.name for one in types if one.end == first)  # "lamp 12"; elsewhere 12 is a number
+            nodes = [node] if not text.isdecimal() or skb.type(node) in typed else []
         if nodes:
             nodes.sort(key=lambda node: skb.graph.degree(node) == 0)
             return Mention(text, first, end, tuple(nodes))

@@ -424,4 +424,4 @@ def _evidence_data(parts: ChatParts, served: Served, found: Provenance, table: A
         [statement(one, record["text"]) for one, record in zip(row, records, strict=True)]
         for row, records in zip(found.rows, data["rows"], strict=True)
     ]
-    return parts.hide.hidden_in({**data, "rows": rows})
+    return parts.hide.hidden_in({**data, "rows": rows, "copy": served.partial})

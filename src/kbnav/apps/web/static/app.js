@@ -3,7 +3,7 @@
 import { showCards } from "./card.js";
 import { call, listen } from "./client.js";
 import { h, heading } from "./dom.js";
-import { akin, examplesOf, fromCopy, listenToExamples, shownExamples } from "./examples.js";
+import { akin, examplesOf, fromCopy, listenToExamples, shapeOf, shownExamples } from "./examples.js";
 import { History } from "./history.js";
 import { listenToMenus } from "./menu.js";
 import { clearComplaint, complain, hideLost, showLost } from "./notices.js";
@@ -360,7 +360,7 @@ class Chat {
     const kb = kept("kb");
     if (offered.kbs.some((one) => one.key === kb)) this.fillChoice({ kb });
     const turn = this.opened;
-    const known = [this.kept.queries.find((one) => one.query === query && one.kb === this.kb.value), (await examplesOf(this.base)).find((one) => one.query === query)];
+    const known = [this.kept.queries.find((one) => one.query === query && one.kb === this.kb.value), (await examplesOf(this.base)).find((one) => shapeOf(one.query) === shapeOf(query))];
     if (turn === this.opened) this.showQuery(query, { now: true, title: known[0]?.title ?? known[1]?.text, of: known[0]?.of });
   }
 

@@ -6,9 +6,11 @@ import { language, t } from "./text.js";
 const FILE = /^https?:\/\/[^/]+\/(?:[^?#]*\/)?([^/?#]+\.(?:jpe?g|png|svg|gif|webp|tiff?))$/i;
 const DATE = /^([+-]?\d{1,12})(?:-(\d\d)(?:-(\d\d))?)?$/;
 
-/** What a column is called: by its variable, but for the usual one. */
-export function columnName(name) {
-  return name === "answer" ? t("rows.answer") : name;
+const RANKED = { rank: t("rows.rank"), node: t("rows.node"), type: t("rows.type"), score: t("rows.score"), basis: t("rows.basis") };
+
+/** What a column is called: by its variable, but for the usual one and those of a `ranking`. */
+export function columnName(name, ranking = false) {
+  return (ranking && RANKED[name]) || (name === "answer" ? t("rows.answer") : name);
 }
 
 /** The cells of some rows, a list for each row. */

@@ -114,6 +114,7 @@ function theme({ EditorView }) {
 
 /** Completions: prefixes and words of SPARQL, and behind the prefix of an entity or property, ids by their labels. */
 async function complete(kb, context) {
+  if (context.matchBefore(/(?:^|\s)#.*/)) return null; // in a comment
   const name = context.matchBefore(/[A-Za-z][\w-]*:[\p{L}\p{N}_'’-]*(?: [\p{L}\p{N}_'’-]+)*/u);
   const [prefix, text] = name ? name.text.split(/:(.*)/s) : [];
   if (name && !/^[QPL]\d+/.test(text)) {

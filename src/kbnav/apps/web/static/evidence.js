@@ -38,7 +38,7 @@ export function statements(found) {
   if (found.failed) return [h("span", { class: "problem" }, t("evidence.failed", { why: found.failed }))];
   const told = found.rows[0] ?? [];
   return [
-    told.length > 0 && h("ul", { class: "statements" }, told.map((one) => h("li", { dir: "auto" }, statement(one)))),
+    told.length > 0 && h("ul", { class: "statements" }, told.map((one) => h("li", { dir: "auto" }, statement(one, found.copy)))),
     told.length === 0 && found.absent.length === 0 && h("p", {}, t("evidence.none")),
     ...found.absent.map((condition) => h("p", { dir: "auto" }, t("evidence.absent", { condition }))),
     found.cut && h("p", { class: "soft" }, t("evidence.cut")),
@@ -46,7 +46,8 @@ export function statements(found) {
   ].filter(Boolean);
 }
 
-function statement(one) {
+/** A statement with what it rests on; of a `copy` which may lack that. */
+function statement(one, copy) {
   if (one.source === "document") return [cell(one.subject), h("span", { class: "soft" }, ` ${t("evidence.document")} `), h("q", { dir: "auto" }, one.value.text)];
   const claim = h("span", {}, cell(one.subject), " — ", link(one.property.text, one.property.href), " — ", cell(one.value));
   if (one.source === "generated") return [claim, warning(t("evidence.generated"))];
@@ -56,9 +57,9 @@ function statement(one) {
     one.rank === "preferred" && h("span", { class: "soft" }, ` ${t("evidence.preferred")}`),
     one.others.length > 0 && h("div", { class: "beside" }, t("evidence.beside"), " ", listed(one.others.map(cell))),
     one.qualifiers.length > 0 && h("ul", { class: "qualifiers" }, one.qualifiers.map((pair) => h("li", {}, said(pair)))),
-    h("ul", { class: "qualifiers" }, one.references.length > 0
+    one.statement && h("ul", { class: "qualifiers" }, one.references.length > 0
       ? one.references.map((pairs) => h("li", {}, t("evidence.reference"), " ", listed(pairs.map(said))))
-      : h("li", {}, t("evidence.no_reference")))];
+      : h("li", {}, t(copy ? "evidence.no_copied" : "evidence.no_reference")))];
 }
 
 function warning(text) {

@@ -13,13 +13,16 @@ const KINDS = {
 /** Of a knowledge base its examples, each with `text` and `question` or `query`, and with a `kind` where it is known. */
 export async function examplesOf(base) {
   if (base.name === "Wikidata" && (base.key === "mini" || !base.entities)) {
-    const { questions, queries } = await fetch("/static/examples.json").then((response) => response.json());
+    const { questions, queries, columns } = await fetch("/static/examples.json").then((response) => response.json());
     return [...questions[language].map(([kind, question]) => ({ kind, question, text: question })),
-      ...queries.map(({ kind, title, query }) => ({ kind, query, text: title[language] }))];
+      ...queries.map(({ kind, title, query }) => ({ kind, query: query.replace(/\?(\w+)/g, (all, name) => `?${columns[name]?.[language] ?? name}`), text: title[language] }))];
   }
   const questions = await call(`/api/examples/${encodeURIComponent(base.key)}`).catch(() => []);
   return questions.map((question) => ({ question, text: question }));
 }
+
+/** A query whatever its variables are called, which they are in the reader's language. */
+export const shapeOf = (query) => query?.replace(/\?[\p{L}\p{N}_]+/gu, "?");
 
 /** Of which copy, of how many entities and from when, something is told; nothing where that is not known. */
 export function fromCopy(base) {

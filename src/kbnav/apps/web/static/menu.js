@@ -29,6 +29,9 @@ export function listenToMenus() {
     close(event.target);
     if (event.target.closest(".choices > button, .choices > a")) close(null);
   });
+  document.addEventListener("toggle", ({ target }) => { // in a list that scrolls, to where it is seen whole
+    if (target.matches("aside .menu[open]")) target.lastElementChild.scrollIntoView({ block: "nearest" });
+  }, true);
   document.addEventListener("focusin", (event) => close(event.target));
   document.addEventListener("keydown", (event) => {
     const open = event.key === "Escape" && event.target.closest?.(".menu[open]");

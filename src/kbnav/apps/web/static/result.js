@@ -36,7 +36,7 @@ class ResultView {
     this.asked = 0; // pages
     this.body = h("tbody");
     this.heads = result.columns.map((name) => h("th", { scope: "col" },
-      h("button", { type: "button", class: "sort", onclick: () => this.sortBy(name) }, columnName(name))));
+      h("button", { type: "button", class: "sort", onclick: () => this.sortBy(name) }, columnName(name, result.ranking))));
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     const table = h("table", { class: "rows" }, h("thead", {}, h("tr", {}, this.heads, h("td"))), this.body);
     this.tabs = h("div", { class: "tabs", role: "group", "aria-label": t("view.choose") });

@@ -9,7 +9,7 @@ const MOST = 2000; // rows of a picture
 const PART = 500; // rows that are fetched at once
 const STATED = 20; // rows whose statements are drawn
 const FEW = 60; // places that need no clusters but where they lie on each other
-const SIDES = { right: [9, 0], left: [-9, 0], top: [0, -9], bottom: [0, 9] }; // of a place, where its name may stand, and how far from it
+const SIDES = [["right", 9, 0], ["left", -9, 0], ["top", 0, -9], ["bottom", 0, 9], ["right", 7, -10], ["right", 7, 10], ["left", -7, -10], ["left", -7, 10]]; // of a place, where its name may stand, and how far from it
 const LETTERS = 12; // pixels of a graph's letters
 const NEAR = 1.3; // how far a small graph is enlarged
 const LINES = 6; // that colours tell apart
@@ -48,7 +48,7 @@ export function viewsOf(kinds, { rows: total, columns, ranking }, rows) {
   const { entities } = thingsOf(columns, rows);
   const linked = entities.length > 1 || (entities.length === 1 && total > 1 && (ranking || columns.length === 1));
   return ["table", has("point") && "map", total > 1 && has("date") && has("name") && "timeline",
-    total > 1 && has("number") && has("name", "date", "year") && "chart", linked && "graph", has("picture") && "images"].filter(Boolean);
+    total > 1 && !ranking && has("number") && has("name", "date", "year") && "chart", linked && "graph", has("picture") && "images"].filter(Boolean);
 }
 
 /** The view that a query asks for by a comment, as at the Wikidata Query Service; "" where it asks for none. */
@@ -109,7 +109,7 @@ const meet = (one, other) => one.left < other.right && other.left < one.right &&
 function uncrowd(box, marks) {
   const taken = [...box.querySelectorAll(".pin, .cluster")].map((one) => one.getBoundingClientRect());
   for (const name of marks.getLayers().map((mark) => mark.getTooltip()).filter((one) => one.getElement()?.isConnected)) {
-    const room = Object.entries(SIDES).some(([direction, offset]) => {
+    const room = SIDES.some(([direction, ...offset]) => {
       Object.assign(name.options, { direction, offset });
       name.update();
       const place = name.getElement().getBoundingClientRect();
@@ -205,7 +205,10 @@ async function drawGraph({ base, columns, rows, numbers, labelled }, box) {
   const stated = relation === undefined ? statedOf(columns, entities, labelled) : [{ from: entities[0], to: entities[1] }];
   const found = listed ? await evidenced(base, numbers.slice(0, STATED)) : rows.flatMap((row) => stated.flatMap((one) => between(row, one)));
   const links = [...new Map(found.map((one, place) => [one.from.id && one.to.id ? `${one.from.id} ${one.to.id} ${one.text}` : place, one])).values()];
-  if (!links.length) return t("graph.none");
+  if (!links.length) {
+    box.remove();
+    return t("graph.none");
+  }
   const nodes = new Map();
   const key = (cell) => {
     const unknown = cell.kind === "unknown"; // each another one
@@ -234,7 +237,7 @@ async function drawGraph({ base, columns, rows, numbers, labelled }, box) {
   }
   const wider = box.clientWidth / box.clientHeight / (graph.elements().boundingBox().w / graph.elements().boundingBox().h);
   graph.nodes().positions((node) => ({ x: node.position("x") * Math.min(2, Math.max(1, wider)), y: node.position("y") * Math.min(2, Math.max(1, 1 / wider)) })); // names need the room
-  const size = () => graph.style().selector("node, edge").style("font-size", Math.min(40, Math.max(LETTERS, LETTERS / graph.zoom()))).selector("edge").style({ width: 1.5 / Math.min(1, graph.zoom()), "arrow-scale": 1 / Math.min(1, graph.zoom()) }).update(); // as large on the screen however far away
+  const size = () => graph.style().selector("node, edge").style("font-size", Math.min(40, Math.max(LETTERS, LETTERS / graph.zoom()))).selector("edge").style({ width: 1.5 / Math.min(1, graph.zoom()), "arrow-scale": 0.7 / Math.min(1, graph.zoom()) }).update(); // as large on the screen however far away
   graph.fit();
   size();
   graph.fit(undefined, 12);
@@ -282,8 +285,8 @@ async function drawGraph({ base, columns, rows, numbers, labelled }, box) {
 function statedOf(columns, entities, labelled) {
   const names = new Map([...labelled.matchAll(/^# (P\d+): (.*)$/gm)].map(([, id, name]) => [id, name]));
   const called = (path) => path.replace(/wdt:(P\d+)/g, (_, id) => names.get(id) ?? id).replace(/[|]/g, " / ");
-  const found = labelled.split(/[{}]|\.\s/).flatMap((part) => [...part.matchAll(/((?:wdt:P\d+[|/])*wdt:P\d+)\s+\?(\w+)/g)].map(([, path, object]) =>
-    ({ from: columns.indexOf(/^\s*\?(\w+)/.exec(part)?.[1]), to: columns.indexOf(object), text: called(path) }))).filter(({ from, to }) => entities.includes(from) && entities.includes(to));
+  const found = labelled.split(/[{}]|\.\s/).flatMap((part) => [...part.matchAll(/((?:wdt:P\d+[|/])*wdt:P\d+)\s+\?([\p{L}\p{N}_]+)/gu)].map(([, path, object]) =>
+    ({ from: columns.indexOf(/^\s*\?([\p{L}\p{N}_]+)/u.exec(part)?.[1]), to: columns.indexOf(object), text: called(path) }))).filter(({ from, to }) => entities.includes(from) && entities.includes(to));
   const rest = entities.slice(1).filter((place) => !found.some(({ from, to }) => [from, to].includes(place)));
   return [...found, ...rest.map((place) => ({ from: entities[0], to: place, text: columns[place] }))];
 }

@@ -71,6 +71,14 @@ class EdgeColumn(NamedTuple):
 class _File(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     file: Given
+    empty: tuple[str, ...] = ()
+    """Cells that say nothing, such as ``on request`` among prices."""
+
+    def without_empty(self, record: Record) -> Record:
+        """A row in which cells that say nothing are so."""
+        if not self.empty:
+            return record
+        return {key: None if cell_text(cell) in self.empty else cell for key, cell in record.items()}
 
     @model_validator(mode="after")
     def _not_both(self) -> Self:
@@ -296,15 +304,15 @@ class TableSource:
         """How texts in the cells of a table's documents are read; empty where the file itself says what is a number."""
         if table.file.suffix in JSON and not table.file.of_graph:
             return {}
-        rows = self._first(table.file)
+        rows = self._first(table)
         kept = {*table.raw, *self.alias_fields, DELETED}
         names = [name for name in (table.fields(rows[0]) if rows else ()) if name not in kept]
         return {name: column_of(name, [row.get(name) for row in rows]) for name in names}
 
-    def _first(self, file: Origin) -> list[Record]:
+    def _first(self, given: Table | Links) -> list[Record]:
         reject: Reject = (lambda _error, _line: None) if self.bad else _stop
-        found = (record for one in file.matching() for _, record in records(one, self.memory, reject))
-        return list(islice(found, _SAMPLED))
+        found = (record for one in given.file.matching() for _, record in records(one, self.memory, reject))
+        return list(map(given.without_empty, islice(found, _SAMPLED)))
 
     def check(self) -> None:
         """Raise what would end a build at the first rows of a file."""
@@ -317,13 +325,16 @@ class TableSource:
         files: list[Table | Links] = [*self._tables, *self._links]
         for one in files:
             columns, found = self._columns(one) if isinstance(one, Table) else {}, {}
-            rows = self._first(one.file)
+            rows = self._first(one)
+            kept = (one.of(rows[0]).named if isinstance(one, Links) else one.text and one.named) if rows else ()
             for name in dict.fromkeys(key for row in rows for key in row):
                 column = columns.get(name) or Column(name)
                 values = [column.value(row[name]) for row in rows if row.get(name) not in (None, "")]
                 kinds = sorted({type(value).__name__ for value in values} - {"str"})
                 kind = column.says if column.way or column.why else " or ".join(kinds)
-                found[column.name] = kind or ("text" if values else "empty"), values[:3]
+                lost = kept and name not in (*kept, DELETED)
+                why = f", not kept{': links have no fields' if isinstance(one, Links) else ''}" if lost else ""
+                found[column.name] = (kind or ("text" if values else "empty")) + why, values[:3]
             yield one.file, found
 
     def _prefixes(self) -> dict[str, str]:
@@ -352,7 +363,8 @@ class TableSource:
         needed: list[str] | None = None
         missing, known = set(table.named), dict[str, None]()
         same = table.file.suffix not in JSON and not table.file.of_graph  # every record has the same columns
-        for number, record in islice(records(table.file, self.memory, reject), self.rows):
+        for number, given in islice(records(table.file, self.memory, reject), self.rows):
+            record = table.without_empty(given)
             if needed is None:
                 table = table.of(record) if isinstance(table, Links) else table
                 missing, needed = set(table.named), [table.id] if isinstance(table, Table) else table.named

@@ -7,6 +7,7 @@ What a column holds is told from its first rows, because one cell does not tell:
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import Sequence, Set
 from contextlib import suppress
@@ -24,6 +25,8 @@ _SIZES = (
     {"ml": 1, "cl": 10, "l": 1000},
 )
 """Units that are multiples of each other."""
+_TOLD = 3
+"""Odd cells of a column that are told."""
 _NONE = frozenset({"", "-", "–", "n/a", "na", "null", "none"})
 _BLOCK = re.compile(r"</?(?:blockquote|br|div|h[1-6]|hr|li|ol|p|pre|table|tbody|td|th|thead|tr|ul)\b[^<>]*>", re.I)
 _INLINE = re.compile(r"</?(?:a|abbr|b|code|em|i|img|s|small|span|strong|sub|sup|u)(?:\s[^<>]*)?/?>|<!--.*?-->", re.I)
@@ -104,7 +107,10 @@ def _why_text(texts: Sequence[str]) -> str:
     what, cells = min(odd, key=lambda one: len(one[1]))
     if 2 * len(cells) >= len(texts) or cells[0].isdigit():  # a code that begins with 0
         return ""
-    return f"{len(cells)} of {len(texts)} cells are no {what}: {cells[0]!r}"
+    told = json.dumps(list(dict.fromkeys(cells))[:_TOLD], ensure_ascii=False)
+    return (
+        f"{len(cells)} of {len(texts)} cells are no {what}: {told} (in the TOML file, empty = {told} leaves them out)"
+    )
 
 
 def column_of(name: str, cells: Sequence[Any]) -> Column:

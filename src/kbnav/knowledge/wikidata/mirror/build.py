@@ -1,8 +1,8 @@
 """Building a mirror from RDF and entity JSON: beside the old one, which is replaced only by a finished one.
 
-Sources are read in pieces, each loaded as N-Triples. After a piece the store is kept as it is then, by hard links, with
-how far the sources are read. A build that is killed, interrupted or stopped by a full disk goes on from there when the
-same is asked for again.
+Sources are streamed into the store as N-Triples, in pieces. After a piece the store is kept as it is then, by hard
+links, with how far the sources are read. A build that is killed, interrupted or stopped by a full disk goes on from
+there when the same is asked for again.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ import sqlite3
 import time
 import traceback
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 from pyoxigraph import BlankNode, NamedNode, Quad, QuerySolutions, RdfFormat, Store, parse
 
@@ -30,8 +32,9 @@ from kbnav.errors import DataError, KbnavError, UsageError
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
 from kbnav.knowledge.wikidata.mirror.chosen import IDENTIFIERS, ITEMS, NODES, Chosen, Filter
+from kbnav.knowledge.wikidata.mirror.links import Picked
 from kbnav.knowledge.wikidata.mirror.search import build_index
-from kbnav.knowledge.wikidata.mirror.source import Lines, Progress, ahead, kind_of, pieces
+from kbnav.knowledge.wikidata.mirror.source import Feed, Lines, Piece, Progress, kind_of, pieces, written
 from kbnav.knowledge.wikidata.mirror.store import META, NAMES, TRIPLES, MirrorInfo, Source, read_info
 from kbnav.knowledge.work_folder import exchanged, work_folder
 
@@ -39,8 +42,10 @@ _CONCEPT_BASE = re.compile(r"https?://[^\s<>\"]+/entity/")
 _PROPERTY = re.compile(rf"({_CONCEPT_BASE.pattern})P[1-9]\d*")
 _DIRECT_CLAIM = NamedNode(f"{v.WIKIBASE}directClaim")
 MADE, REPLACED, SAVED, STATE = "mirror", "replaced", "saved", "state.json"
-PIECE = 256 << 20
-"""Bytes of lines that are loaded at once."""
+PIECE = 4 << 30
+"""Bytes of lines that are loaded before the store is kept: each load makes the engine merge its files again."""
+PART = 8 << 20
+"""Bytes of lines that are in memory at once."""
 MOST_WAITING = 100_000
 """Triples with blank nodes that wait for one another: the engine merges its files after each load, however small."""
 # Counts and dates hang on an entity's page in the export, and on the entity itself in the query service.
@@ -149,6 +154,7 @@ class _Build:
         shared = any(kind_of(one) == ".ttl" for one in sources)
         base = v.Namespaces.of(concept_base or WIKIDATA)
         self._filter = Filter(chosen, base, shared_nodes=shared) if chosen else None
+        self._picked = Picked(work, base)
         self._read: list[Source] = []
         self._blank: list[Quad] = []
         self._at = self._taken = self._unsaved = self._saves = 0
@@ -163,24 +169,30 @@ class _Build:
         for source in self._sources[len(self._read) :]:
             self._load(store, source)
         base = self._base or _base_of(store) or WIKIDATA
+        here = v.Namespaces.of(base)
         if not self._loaded:
             self._decide(store)
             store.bulk_extend(self._blank)
             self._check(store, base)
             facts = cast(QuerySolutions, store.query(_PAGE_FACTS))
             store.bulk_extend(Quad(row["entity"], row["p"], row["o"]) for row in list(facts))
-            store.flush()
-            store.optimize()
             self._loaded = True
             self._save(store)
-        triples = len(store)
-        self._say(f"{triples:,} triples in {time.monotonic() - begin:.1f} s; indexing names")
-        newest = next(iter(cast(QuerySolutions, store.query(_NEWEST))), None)
-        entities, count = build_index(store, made / NAMES, v.Namespaces.of(base), self._say)
+        if base != (self._base or WIKIDATA):  # what was picked is of another
+            (self._work / "again").mkdir()
+            self._picked = Picked(self._work / "again", here)
+            for quad in store:
+                self._picked.take(written([quad]))
+        self._picked.write()
+        with ThreadPoolExecutor(1) as beside:
+            triples = beside.submit(_optimized, store)
+            self._say(f"loaded in {time.monotonic() - begin:.1f} s; indexing names")
+            newest = next(iter(cast(QuerySolutions, store.query(_NEWEST))), None)
+            entities, count = build_index(store, self._picked, made / NAMES, here, self._say)
         del store  # closes it
         info = MirrorInfo(
             built=datetime.now(UTC),
-            triples=triples,
+            triples=triples.result(),
             entities=entities,
             names=count,
             sources=tuple(self._read),
@@ -202,20 +214,11 @@ class _Build:
 
     def _load(self, store: Store, source: Path) -> None:
         """Read one source into the store, or the rest of it."""
-        begin, first = time.monotonic(), self._at
+        begin = time.monotonic()
         names = v.Namespaces.of(self._base or _base_of(store) or WIKIDATA)
         with closing(Lines(source, self._say)) as lines:
             try:
-                for piece in ahead(pieces(lines, self._piece, names, skip=first)):
-                    if self._filter:
-                        self._filter.external |= piece.external
-                        self._add(store, self._filter.take(piece.lines))
-                    else:
-                        self._add(store, piece.lines, piece.first)
-                    self._at = piece.last
-                    self._save(store)
-                if self._filter:
-                    self._add(store, self._filter.rest())
+                self._add(store, self._chosen(pieces(lines, min(PART, self._piece), names, skip=self._at)), keep=True)
             except SyntaxError as error:
                 line = f" behind line {self._at}" if self._filter else f":{error.lineno}"
                 raise DataError(f"{source}{line}: {error.msg}") from error
@@ -233,33 +236,57 @@ class _Build:
         self._at = self._taken = 0
         self._save(store)
 
-    def _add(self, store: Store, lines: list[bytes], first: int = 0) -> None:
-        """Load lines of N-Triples. A blank node of a source is the same in all its pieces.
-
-        Raises SyntaxError with the line's number, ``first`` lines before these counted.
-        """
-        blank = [place for place, line in enumerate(lines) if line.startswith(b"_:") or b" _:" in line]
-        try:
-            apart = parse(b"".join(lines[place] for place in blank), RdfFormat.N_TRIPLES, lenient=True)
-            self._blank += map(self._own, apart)
-        except SyntaxError as error:
-            error.lineno = first + 1 + blank[(error.lineno or 1) - 1]
-            raise
-        for place in blank:
-            lines[place] = b"\n"
-        if len(self._blank) >= MOST_WAITING:
-            store.bulk_extend(self._blank)
-            self._blank.clear()
-        data = b"".join(lines)
-        try:
-            store.bulk_load(data, RdfFormat.N_TRIPLES, lenient=True)
-        except SyntaxError as error:
-            error.lineno = first + (error.lineno or 1)
-            raise
-        self._taken += len(blank) + sum(line[:1] == b"<" for line in lines)
-        self._unsaved += len(data)
+    def _chosen(self, parts: Iterator[Piece]) -> Iterator[Piece]:
+        """What is taken of the parts; what is not decided yet is put aside."""
+        for part in parts:
+            if self._filter:
+                self._filter.external |= part.external
+                part.lines = self._filter.take(part.lines)
+                self._put_aside(self._filter)
+            yield part
         if self._filter:
-            self._put_aside(self._filter)
+            yield Piece(self._at, self._at, self._filter.rest())
+
+    def _add(self, store: Store, parts: Iterator[Piece], *, keep: bool) -> None:
+        """Load all parts; ``keep``: the store is kept after each piece. Raises SyntaxError with the line's number."""
+        for part in parts:
+            try:
+                feed = Feed(self._lines(chain([part], parts), part.first))
+                store.bulk_load(cast(IO[bytes], feed), RdfFormat.N_TRIPLES, lenient=True)
+            except SyntaxError as error:
+                error.lineno = part.first + (error.lineno or 1)
+                raise
+            if len(self._blank) >= MOST_WAITING:
+                store.bulk_extend(self._blank)
+                self._blank.clear()
+            if keep:
+                self._save(store)
+
+    def _lines(self, parts: Iterable[Piece], first: int) -> Iterator[bytes]:
+        """A piece of the parts but for lines with blank nodes; a blank node of a source is the same in all its pieces.
+
+        Raises SyntaxError with the line's number, counted from behind line ``first``.
+        """
+        end = self._unsaved + self._piece
+        for part in parts:
+            lines = part.lines
+            self._picked.take(lines)
+            blank = [place for place, line in enumerate(lines) if line.startswith(b"_:") or b" _:" in line]
+            try:
+                apart = parse(b"".join(lines[place] for place in blank), RdfFormat.N_TRIPLES, lenient=True)
+                self._blank += map(self._own, apart)
+            except SyntaxError as error:
+                error.lineno = part.first - first + 1 + blank[(error.lineno or 1) - 1]
+                raise
+            for place in blank:
+                lines[place] = b"\n"
+            self._at = part.last
+            self._taken += len(blank) + sum(line[:1] == b"<" for line in lines)
+            data = b"".join(lines)
+            self._unsaved += len(data)
+            yield data
+            if self._unsaved >= end or len(self._blank) >= MOST_WAITING:
+                return
 
     def _own(self, quad: Quad) -> Quad:
         own: list[Any] = [
@@ -286,21 +313,26 @@ class _Build:
             return
         chosen.finish()
         every = {ITEMS: chosen.take, IDENTIFIERS: chosen.take_identifiers, NODES: chosen.take_nodes}
-        for kind, take in every.items():
-            for path in self._files(kind):
-                with gzip.open(path) as file:
-                    self._add(store, take(file.readlines()))
-            self._add(store, chosen.rest())
+
+        def decided() -> Iterator[Piece]:
+            for kind, take in every.items():
+                for path in self._files(kind):
+                    with gzip.open(path) as file:
+                        yield Piece(0, 0, take(file.readlines()))
+                yield Piece(0, 0, chosen.rest())
+
+        self._add(store, decided(), keep=False)
 
     def _save(self, store: Store) -> None:
         """Keep the store as it is now, unless little came in since it was kept last."""
         if self._unsaved < self._piece // 2 and not (self._loaded and self._saves):
             return
         store.flush()
+        self._picked.write()
         folder = self._work / f"{SAVED}.{self._saves + 1}"
         folder.mkdir()
         store.backup(str(folder / TRIPLES))
-        for path in self._files(ITEMS, IDENTIFIERS, NODES):
+        for path in (*self._files(ITEMS, IDENTIFIERS, NODES), *self._picked.files()):
             os.link(path, folder / path.name)
         state = {
             "asked": self._asked,
@@ -336,6 +368,11 @@ class _Build:
         self._read = [Source.model_validate(one) for one in state["read"]]
         self._loaded = state["loaded"]
         self._say(f"going on with what was loaded before: {len(self._read)} files, and {self._at:,} lines of the next")
+
+
+def _optimized(store: Store) -> int:
+    store.optimize()
+    return len(store)
 
 
 def _put_in_place(made: Path, out: Path, aside: Path) -> None:

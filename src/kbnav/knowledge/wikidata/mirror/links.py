@@ -2,16 +2,23 @@
 
 ``?x wdt:P106/wdt:P279* wd:Q36180`` is evaluated in a tenth of the time in which the engine then finds the names of its
 rows: each is looked up in a dictionary of all terms, in 3 to 6 µs. Here the ids that have an entity as value stand
-together, by property and value.
+together, by property and value. For the same reason a build picks them from the lines that it loads (``Picked``).
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
-from collections.abc import Iterable, Mapping
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import chain, pairwise
 from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+from pyoxigraph import Quad, RdfFormat, parse
 
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.sparql import syntax
@@ -22,10 +29,102 @@ from kbnav.knowledge.wikidata.mirror import vocabulary as v
 SCHEMA = "CREATE TABLE link (property TEXT, value TEXT, subjects TEXT, PRIMARY KEY (property, value)) WITHOUT ROWID;"
 
 
-def add_links(index: sqlite3.Connection, prop: str, links: Mapping[str, Iterable[str]]) -> None:
-    """Write the subjects of a property, by value; all of them are entities. Raises sqlite3.Error."""
-    rows = ((prop, value, " ".join(subjects)) for value, subjects in {"": (), **links}.items())
-    index.executemany("INSERT INTO link VALUES (?, ?, ?)", rows)
+_KINDS = "QPLEFS"
+_BITS = 34
+"""Of an entity's number."""
+_WAITING = 1 << 20
+"""Lines and numbers that wait in memory to be written."""
+LABELS, DESCRIPTIONS, TRUTHY = "labels", "descriptions", "truthy"
+
+
+class Picked:
+    """What of the lines on their way into a store the index is made of, in files of a folder; ``here``: whose lines.
+
+    Truthy statements are three numbers each: subject, property, value. An entity's has, from the lowest bit on, its
+    kind, its number and that of a form or sense; anything else is a checksum below zero.
+    """
+
+    def __init__(self, folder: Path, here: v.Namespaces) -> None:
+        self._folder, self._wdt = folder, f"<{here.wdt}P".encode()
+        wd = re.escape(here.wd.encode())
+        self._entity = re.compile(rb"<%s([QPLE])([1-9]\d{0,9})(?:-([FS])([1-9]\d{0,6}))?>" % wd)
+        texts = {v.RDFS_LABEL: LABELS, v.ALT_LABEL: LABELS, v.DESCRIPTION: DESCRIPTIONS}
+        self._lines: dict[str, list[bytes]] = {LABELS: [], DESCRIPTIONS: []}
+        self._texts = {str(one).encode(): self._lines[kind] for one, kind in texts.items()}
+        self._truthy = array("q")
+
+    def take(self, lines: Iterable[bytes]) -> None:
+        """Pick from lines of N-Triples."""
+        before, start, wdt, truthy = b"", 0, self._wdt, self._truthy
+        for line in lines:
+            if len(parts := line.split(None, 2)) < 3:  # a comment
+                continue
+            subject, predicate, value = parts
+            if predicate.startswith(wdt) and (prop := predicate[len(wdt) : -1]).isdigit():
+                if subject != before:
+                    before, start = subject, self._number(subject)
+                truthy.extend((start, int(prop), self._number(value.rstrip(b". \t\r\n"))))
+            elif predicate in self._texts:
+                self._texts[predicate].append(line)
+        if len(truthy) + sum(map(len, self._lines.values())) > _WAITING:
+            self.write()
+
+    def _number(self, term: bytes) -> int:
+        if found := self._entity.fullmatch(term):
+            return int(found[4] or 0) << 3 + _BITS | int(found[2]) << 3 | b"QPLEFS".index(found[3] or found[1])
+        return -1 - crc32(term)
+
+    def write(self) -> None:
+        """Write what waits."""
+        waiting = {kind: b"".join(some) for kind, some in self._lines.items()} | {TRUTHY: self._truthy.tobytes()}
+        for kind, data in waiting.items():
+            if data:
+                (self._folder / f"{kind}.{len(self.files(kind)):06}").write_bytes(data)
+        for some in self._lines.values():
+            some.clear()
+        del self._truthy[:]
+
+    def files(self, *kinds: str) -> list[Path]:
+        """What is written, of some kinds or all."""
+        return sorted(path for kind in kinds or (*self._lines, TRUTHY) for path in self._folder.glob(f"{kind}.*"))
+
+    def texts(self, kind: str) -> Iterator[Quad]:
+        """The triples of a kind of text, some perhaps twice."""
+        for path in self.files(kind):
+            yield from parse(path=path, format=RdfFormat.N_TRIPLES, lenient=True)
+
+    def truthy(self) -> np.ndarray:
+        """Truthy statements [n, 3], each once, by property and value."""
+        rows = np.concatenate([np.empty(0, np.int64), *(np.fromfile(one, np.int64) for one in self.files(TRUTHY))])
+        rows = rows.reshape(-1, 3)
+        rows = rows[np.lexsort((rows[:, 0], rows[:, 2], rows[:, 1]))]
+        return rows[np.diff(rows, axis=0, prepend=0).any(axis=1)]
+
+
+def numbered(entities: Iterable[str]) -> np.ndarray:
+    """The numbers that stand for items and properties [n]."""
+    return np.fromiter((int(one[1:]) << 3 | _KINDS.index(one[0]) for one in entities), np.int64)
+
+
+def add_links(index: sqlite3.Connection, truthy: np.ndarray) -> None:
+    """Write what has an entity as value, of the properties that only entities have. Raises sqlite3.Error."""
+    others = np.unique(truthy[truthy[:, 0] < 0, 1])
+    truthy = truthy[~np.isin(truthy[:, 1], others)]
+    held = np.unique(truthy[:, 1]).tolist()
+    truthy = truthy[truthy[:, 2] >= 0]
+    begins = np.flatnonzero(np.diff(truthy[:, 1:], axis=0, prepend=0).any(axis=1)).tolist()
+    rows = (
+        (f"P{prop}", _id(value), " ".join(map(_id, truthy[begin:end, 0].tolist())))
+        for (begin, end), (prop, value) in zip(
+            pairwise([*begins, len(truthy)]), truthy[begins, 1:].tolist(), strict=True
+        )
+    )
+    index.executemany("INSERT INTO link VALUES (?, ?, ?)", chain(((f"P{prop}", "", "") for prop in held), rows))
+
+
+def _id(number: int) -> str:
+    kind, whole, part = _KINDS[number & 7], number >> 3 & (1 << _BITS) - 1, number >> 3 + _BITS
+    return f"L{whole}-{kind}{part}" if part else f"{kind}{whole}"
 
 
 class Links:

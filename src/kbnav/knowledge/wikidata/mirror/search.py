@@ -14,18 +14,18 @@ import re
 import sqlite3
 import threading
 import unicodedata
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from math import log2
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pyoxigraph import Literal, NamedNode, Quad, QuerySolution, QuerySolutions, Store
 
 from kbnav.errors import DataError
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
-from kbnav.knowledge.wikidata.mirror.links import SCHEMA, add_links
+from kbnav.knowledge.wikidata.mirror.links import DESCRIPTIONS, LABELS, SCHEMA, Picked, add_links, numbered
 from kbnav.knowledge.wikidata.mirror.store import NAMES
 
 _RUN = re.compile(
@@ -109,7 +109,7 @@ CREATE INDEX value_entity ON value (entity);
 INSERT INTO words (rowid, names, descriptions, texts)
     SELECT number,
         split((SELECT group_concat(text, ' ') FROM (SELECT DISTINCT text FROM spelled WHERE entity = number))),
-        split((SELECT group_concat(text, ' ') FROM description WHERE entity = number)),
+        split((SELECT group_concat(text, ' ') FROM (SELECT DISTINCT text FROM description WHERE entity = number))),
         split((SELECT group_concat(text, ' ') FROM (SELECT DISTINCT text FROM value WHERE entity = number)))
     FROM entity;
 DROP TABLE description;
@@ -161,31 +161,31 @@ class BadKeyword(ValueError):
 
 
 def build_index(
-    store: Store, path: Path, here: v.Namespaces = v.OF_WIKIDATA, say: Callable[[str], None] = lambda _: None
+    store: Store, picked: Picked, path: Path, here: v.Namespaces, say: Callable[[str], None]
 ) -> tuple[int, int]:
     """Write the index of a store; returns the number of entities and of names in it. Raises sqlite3.Error.
 
-    ``say`` is told what it does.
+    ``picked`` is of the store's lines; ``say`` is told what it does.
     """
     with closing(sqlite3.connect(path)) as index:
         index.create_function("split", 1, split, deterministic=True)
         index.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + SCHEMA + _SCHEMA)
         numbers: dict[str, int] = {}
-        names = 0
-        for predicate, label in ((v.RDFS_LABEL, 1), (v.ALT_LABEL, 0)):
-            names += index.executemany(
-                "INSERT INTO spelled VALUES (?, ?, ?, ?, ?)",
-                (
-                    (fold(text), numbers.setdefault(entity, len(numbers)), language, label, text)
-                    for entity, text, language in _texts(store, predicate, here)
-                ),
-            ).rowcount
+        index.executemany(
+            "INSERT INTO spelled VALUES (?, ?, ?, ?, ?)",
+            (
+                (fold(text), numbers.setdefault(entity, len(numbers)), language, label, text)
+                for entity, text, language, label in _texts(picked.texts(LABELS), here)
+            ),
+        )
         index.executemany(
             "INSERT INTO description VALUES (?, ?)",
-            ((numbers[entity], text) for entity, text, _ in _texts(store, v.DESCRIPTION, here) if entity in numbers),
+            ((numbers[one[0]], one[1]) for one in _texts(picked.texts(DESCRIPTIONS), here) if one[0] in numbers),
         )
-        predicates = [row["p"].value for row in _rows(store, "SELECT DISTINCT ?p { ?s ?p ?o }")]
-        weights = _weights(store, index, numbers, predicates, here)
+        truthy = picked.truthy()
+        add_links(index, truthy)
+        weights = _weights(store, truthy, numbers, here)
+        del truthy
         index.executemany(
             "INSERT INTO entity VALUES (?, ?, ?, ?)",
             ((number, entity, v.entity_kind(entity), weights[number]) for entity, number in numbers.items()),
@@ -197,40 +197,29 @@ def build_index(
         )
         index.executescript(_FINISH)
         index.commit()
+        (names,) = index.execute("SELECT COUNT(*) FROM name").fetchone()
         index.execute("VACUUM")
-    return len(numbers), max(names, 0)
+    return len(numbers), names
 
 
-def _texts(store: Store, predicate: NamedNode, here: v.Namespaces) -> Iterator[tuple[str, str, str]]:
-    """Entity, text and language of every triple with the predicate."""
-    for quad in store.quads_for_pattern(None, predicate, None, None):
+def _texts(quads: Iterable[Quad], here: v.Namespaces) -> Iterator[tuple[str, str, str, bool]]:
+    """Entity, text and language of every triple that is a text of an item or property, and whether it is a label."""
+    for quad in quads:
         entity = here.local_id(quad.subject.value) if isinstance(quad.subject, NamedNode) else ""
         if entity[:1] in ("Q", "P") and isinstance(quad.object, Literal):
-            yield entity, quad.object.value, quad.object.language or "und"
+            yield entity, quad.object.value, quad.object.language or "und", quad.predicate == v.RDFS_LABEL
 
 
-def _weights(
-    store: Store, index: sqlite3.Connection, numbers: dict[str, int], used: Sequence[str], here: v.Namespaces
-) -> list[float]:
-    """Logarithms of degrees: truthy statements that an entity is subject, property or value of, and its sitelinks.
-
-    Those statements are written as links too, but for properties that another subject than an entity has.
-    """
-    degrees = [0] * len(numbers) + [0]  # the last is of all without a name
-    for predicate in (one for one in used if one.startswith(here.wdt)):
-        prop, links = predicate.removeprefix(here.wdt), defaultdict[str, list[str]](list)
-        for row in _rows(store, f"SELECT ?s ?o {{ ?s <{predicate}> ?o }}"):
-            subject, value = (here.local_id(one.value) if isinstance(one, NamedNode) else "" for one in row)
-            for one in (subject, prop, value):
-                degrees[numbers.get(one, -1)] += 1
-            if value or not subject:
-                links["" if not subject else value].append(subject)
-        if "" not in links:
-            add_links(index, prop, links)
+def _weights(store: Store, truthy: np.ndarray, numbers: dict[str, int], here: v.Namespaces) -> list[float]:
+    """Logarithms of degrees: truthy statements that an entity is subject, property or value of, and its sitelinks."""
+    ends = np.sort(np.concatenate([truthy[:, 0], truthy[:, 1] << 3 | 1, truthy[:, 2]]))
+    named = numbered(numbers)
+    degrees = np.searchsorted(ends, named, "right") - np.searchsorted(ends, named)
+    degrees = np.append(degrees, 0)  # of what has no name
     for row in _rows(store, f"SELECT ?s ?n {{ ?s {v.SITELINKS} ?n }}"):
         if isinstance(row[0], NamedNode) and isinstance(row[1], Literal) and row[1].value.isdecimal():
             degrees[numbers.get(here.local_id(row[0].value), -1)] += int(row[1].value)
-    return [log2(1 + degree) for degree in degrees[:-1]]
+    return [log2(1 + degree) for degree in degrees[:-1].tolist()]
 
 
 def _rows(store: Store, query: str) -> Iterator[QuerySolution]:

@@ -1,4 +1,4 @@
-"""The files that a mirror is built from, as pieces of N-Triples that are read ahead."""
+"""The files that a mirror is built from, as pieces of N-Triples."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import gzip
 import io
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, TypeVar, cast
+from typing import IO, Any, cast
 
 from pyoxigraph import Quad, RdfFormat, parse
 
@@ -20,7 +19,6 @@ from kbnav.knowledge.wikidata.mirror import vocabulary as v
 from kbnav.knowledge.wikidata.mirror.dump import datatypes, entities, quads
 
 Progress = Callable[[str], None]
-Item = TypeVar("Item")
 _PACKED: Mapping[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 _KINDS = (".nt", ".ttl", ".json", ".ndjson", ".jsonl")
 _REPORT_SECONDS = 5.0
@@ -108,13 +106,18 @@ def _time(seconds: float) -> str:
     return f"{hours}{minutes % 60} min" if minutes else f"{seconds:.0f} s"
 
 
-def ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """The same, each made while the one before it is used."""
-    with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(next, items, None)
-        while (item := coming.result()) is not None:
-            coming = pool.submit(next, items, None)
-            yield item
+class Feed:
+    """A file to read from that is made while it is read."""
+
+    def __init__(self, parts: Iterator[bytes]) -> None:
+        self._parts, self._part, self._place = parts, b"", 0
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, at most so many; none at the end."""
+        if self._place == len(self._part):
+            self._part, self._place = next(filter(None, self._parts), b""), 0
+        begin, self._place = self._place, min(self._place + size, len(self._part))
+        return self._part[begin : self._place]
 
 
 def pieces(lines: Lines, size: int, names: v.Namespaces, *, skip: int) -> Iterator[Piece]:
@@ -128,7 +131,7 @@ def pieces(lines: Lines, size: int, names: v.Namespaces, *, skip: int) -> Iterat
             return _grouped(size, ((one, lines.count, {}) for one in iter(lines.some, [])), skip)
         case ".ttl":
             triples = enumerate(parse(cast(IO[bytes], lines), RdfFormat.TURTLE, lenient=True), 1)
-            return _grouped(size, ((_written([quad]), at, {}) for at, quad in islice(triples, skip, None)), skip)
+            return _grouped(size, ((written([quad]), at, {}) for at, quad in islice(triples, skip, None)), skip)
     return _grouped(size, _entities(lines, names, skip), skip)
 
 
@@ -136,10 +139,11 @@ def _entities(lines: Lines, names: v.Namespaces, skip: int) -> Iterator[tuple[li
     head = list(islice(lines, min(skip, 1)))
     lines.skip(skip - len(head))
     for one in entities(chain((line for line in head if line.strip() == b"["), lines)):
-        yield _written(quads(one, names)), lines.count, datatypes(one)
+        yield written(quads(one, names)), lines.count, datatypes(one)
 
 
-def _written(some: Iterable[Quad]) -> list[bytes]:
+def written(some: Iterable[Quad]) -> list[bytes]:
+    """Quads as lines of N-Triples."""
     return [f"{one.subject} {one.predicate} {one.object} .\n".encode() for one in some]
 
 
