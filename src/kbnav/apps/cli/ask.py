@@ -41,18 +41,16 @@ if TYPE_CHECKING:
 
 
 def ask(
-    question: Annotated[
-        str, typer.Argument(metavar="QUESTION", help="In any language; - reads it from standard input.")
-    ],
+    question: Annotated[str, argument("QUESTION", "In any language; - reads it from standard input.")],
     of: Asking,
-    follow_up: Annotated[bool, typer.Option("--continue", "-c", help="Ask a follow-up to the last question.")] = False,
+    follow_up: Annotated[bool, flag("--continue", "Ask a follow-up to the last question.", "-c")] = False,
     as_json: Json = False,
     as_csv: Annotated[
-        bool, typer.Option("--csv", help="Print the whole table or ranking as CSV; steps go to standard error.")
+        bool, flag("--csv", "Print the whole table or ranking as CSV; steps go to standard error.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the steps.")] = False,
+    quiet: Annotated[bool, flag("--quiet", "Do not print the steps.", "-q")] = False,
     evidence: Annotated[
-        bool, typer.Option("--evidence", help="Also print the statements that make each row true; two queries more.")
+        bool, flag("--evidence", "Also print the statements that make each row true; two queries more.")
     ] = False,
 ) -> None:
     """Ask one question; thoughts, actions and observations are shown as they happen.
@@ -149,10 +147,8 @@ _PROMPT = "\001\x1b[1m\002?\001\x1b[0m\002 "
 
 def chat(
     of: Asking,
-    session: Annotated[
-        str | None, typer.Option("--session", metavar="ID", help="Go on with an earlier session.")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the steps.")] = False,
+    session: Annotated[str | None, option("--session", "ID", "Go on with an earlier session.")] = None,
+    quiet: Annotated[bool, flag("--quiet", "Do not print the steps.", "-q")] = False,
 ) -> None:
     """Ask question after question, each knowing those before it; /help lists what else can be typed.
 

@@ -27,6 +27,7 @@ from kbnav.apps.cli.options import (
     RunFolder,
     Seed,
     Workers,
+    flag,
     option,
 )
 from kbnav.apps.cli.scores import print_scores, show_comparison
@@ -59,14 +60,12 @@ class Benchmark(Asking):
     gold: Annotated[
         Path | None, option("--gold", "PATH", "Frozen gold answers to score against (a file, or eval freeze's folder).")
     ] = None
-    answerable: Annotated[
-        bool, typer.Option("--answerable", help="Leave out questions whose gold answer is empty or unknown.")
-    ] = False
+    answerable: Annotated[bool, flag("--answerable", "Leave out questions whose gold answer is empty or unknown.")] = (
+        False
+    )
     max_cost: MaxCost = None
     retry_failed: Retry = False
-    on: Annotated[
-        Place, typer.Option("--on", help="Where questions are asked: here, or on a Ray cluster (RAY_ADDRESS).")
-    ] = "here"
+    on: Annotated[Place, flag("--on", "Where questions are asked: here, or on a Ray cluster (RAY_ADDRESS).")] = "here"
     workers: Workers = None
 
     @contextmanager
