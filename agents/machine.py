@@ -222,7 +222,8 @@ class Machine:
         except StopRun as error:
             outcome, usage = Outcome("failed", "error", note=str(error)), Usage()
             run.failure.append(error)
-        outcome = replace(outcome, understood=state.get("understood"))
+        read = state.get("understood")
+        outcome = replace(outcome, understood=read, doubts=read.doubts if read else ())
         if self.checks:
             outcome = with_doubts(outcome, state["question"], run.tool_context)
         status = outcome.status

@@ -137,7 +137,7 @@ class QueryEnding:
         """The final query's whole table, without a probing LIMIT; of a no, 0 or nothing, which kind it is."""
         outcome, usage = self._concluded(state, context)
         query, table = outcome.query, outcome.table
-        if table is None and outcome.status == "no answer":
+        if table is None and outcome.status == "no answer" and state.get("understood") is None:  # rules guess
             queries = (step.query for step in state["path"] if step.call.tool in RUN_QUERIES and step.rows is not None)
             ran = [one for one in queries if not _explores(one)]
             query = ran[-1] if ran else ""

@@ -153,16 +153,17 @@ def read_search(query: str, text: str) -> Search:
     if not hits:
         found = _SUGGESTED.search(text)
         return Search(query, "none", suggestion=found[1] if found else "")
+    items = [hit for hit in hits if hit.kind != "property"]
+    properties = tuple(hit for hit in hits if hit.kind == "property")
+    low = query.casefold()
+    named = [hit for hit in items if hit.id[0] == "Q" and hit.label and hit.label.casefold() in low]
+    if named and rung in ("near", "fulltext"):  # they are what a part of the phrase names
+        return Search(query, "shorter", tuple(hit.label for hit in named), tuple(named), properties)
     meant = hits[0].alias or hits[0].label
     plural = fold(query).removeprefix(fold(meant)) in ("e", "en", "er", "es", "n", "s")
     if rung == "near" and not plural and re.fullmatch(r"[QP]\d+", hits[0].id):  # another spelling: people choose
         return Search(query, "none", suggestion=meant)
-    items = [hit for hit in hits if hit.kind != "property"]
-    low = query.casefold()
-    named = [hit for hit in items if hit.id[0] == "Q" and hit.label and hit.label.casefold() in low]
-    if named and rung == "fulltext":  # its words led to the thing that a part of the phrase names
-        rung, matched, items = "shorter", tuple(hit.label for hit in named), named
-    return Search(query, rung, matched, tuple(items), tuple(hit for hit in hits if hit.kind == "property"))
+    return Search(query, rung, matched, tuple(items), properties)
 
 
 def read_entry(text: str) -> list[SeenEdge]:

@@ -13,7 +13,7 @@ from kbnav.agents.common.state import Policy, Reply, State, all_steps, next_turn
 from kbnav.agents.offline.observations import Seen
 from kbnav.answers.language import fold
 from kbnav.answers.lexicon import lexicon
-from kbnav.answers.parsing import NEGATIONS, Question, read_question
+from kbnav.answers.parsing import Question, read_question
 from kbnav.answers.relevance import content_words
 from kbnav.runs.trajectory import FINISH, Call, Understood
 from kbnav.tools.context import Context
@@ -92,18 +92,23 @@ def told_words(question: Question, unused: Sequence[str], language: str, query: 
     return tuple(one for one in unused if fold(one) not in {*words.light, *question.hint.split(), *sorting})
 
 
+def telling(words: Sequence[str], language: str) -> set[str]:
+    """Those of the words that say something: neither light ones nor years."""
+    return {word for word in words if fold(word) not in lexicon(language).light and not word.isdigit()}
+
+
 def leaves_too_much(question: Question, unused: Sequence[str], language: str, *, rows: int, all_needed: bool) -> bool:
     """Whether so much of the question is left out that the rows of a query are hardly its answer.
 
-    That is "not" and the like; a name; several words that say something; or one, where the rows are many or
-    ``all_needed`` says so.
+    That is what makes another question of it; a name; several words that say something; or one, where the rows are many
+    or ``all_needed`` says so.
     """
-    if not NEGATIONS.isdisjoint(map(fold, unused)):
+    if not set(question.strict).isdisjoint(unused):
         return True
-    telling = [word for word in unused if fold(word) not in lexicon(language).light and not word.isdigit()]
+    left_out = telling(unused, language)
     names = {word for phrase in question.phrases if phrase.named for word in phrase.text.split() if word[:1].isupper()}
-    too_many = len(telling) > _MOST_UNUSED or rows > _MANY or all_needed
-    return bool(telling) and (too_many or not names.isdisjoint(telling))
+    too_many = len(left_out) > _MOST_UNUSED or rows > _MANY or all_needed
+    return bool(left_out) and (too_many or not names.isdisjoint(left_out))
 
 
 @dataclass(frozen=True)

@@ -47,25 +47,9 @@ _LINKS = 8
 _COMPARABLE = 'FILTER(isNumeric(?value) || REGEX(STR(?value), "^[0-9]{4}-[0-9][0-9]"))'
 """What can be sorted: numbers and dates."""
 _BOUNDS = frozenset(["under", "over", "above", "below", "fewer", "than"])
-_OPERATORS = frozenset(
-    [
-        *NEGATIONS,
-        *_BOUNDS,
-        *_SUMMED,
-        "more",
-        "less",
-        "plus",
-        "más",
-        "best",
-        "worst",
-        "beste",
-        "besten",
-        "meilleur",
-        "mejor",
-    ]
-)
+_OPERATORS = NEGATIONS | _BOUNDS | _SUMMED.keys() | {"more", "less", "plus", "más"}
+_OPERATORS |= {"best", "worst", "beste", "besten", "meilleur", "mejor"}
 """Words that change what a question asks for: where one was not understood, nothing else is an answer."""
-_NOT_TELLING = frozenset(["somebody", "someone", "something", "anybody", "anyone", "anything", "everybody"])
 
 
 class PreparedSkb:
@@ -91,7 +75,7 @@ class SkbAgenda(Agenda):
         if compared and self._reading.types and not (self._reading.asked or self.question.asks):
             first, *others = self._reading.types  # as in "mean age of ships"
             self._reading = replace(self._reading, asked=first.name, types=tuple(others))
-        self._told = set(_NOT_TELLING)
+        self._told: set[str] = set()
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
@@ -104,13 +88,14 @@ class SkbAgenda(Agenda):
             yield from self._begun()
         if len(mentions) == 1 and not (reading.asked or reading.types):
             yield from self._field([self._skb.id(node) for node in mentions[0].nodes], ())
-        if len(mentions) == 1 and self._bare(mentions[0]):
-            links = self._linked(mentions).strip() or "It has no links."
-            yield self._finished(f"This is what it names. {links}", (), [self._skb.id(mentions[0].nodes[0])])
+        grammar = lexicon(self.language).function
+        if len(reading.mentions) == 1 and self.question.asks in ("", "person") and grammar.issuperset(self._free(())):
+            node = self._skb.id(mentions[0].nodes[0])
+            yield self._finished(f"This is what it names.{self._linked(mentions)}", (), [node])
         if reading.afterthought:
             mentions = (*mentions, reading.afterthought)
         if reading.asked and not (mentions or reading.types or self._telling()):
-            yield from self._whole((), [])
+            yield from self._whole((), (yield from self._follow(())))
         tried = self._hypotheses(mentions)[:_TRIES]
         if tried or not mentions:
             yield from self._compared(tried[0] if tried else ())
@@ -123,12 +108,12 @@ class SkbAgenda(Agenda):
                     yield from self._field(found, paths)
                 if not self._telling(paths):
                     yield from self._whole(paths, found)
-                total = ((yield from self._total(paths)) if len(found) >= ANSWERS else 0) or len(found)
-                found, told = self._saying((yield from self._ranked(paths, found)), self._telling(paths))
+                best, told = self._saying((yield from self._ranked(paths, found)), self._telling(paths))
                 lost = " ".join(reading.tokens[place].text for place in sorted(wanted - used))
                 fits = f"Nothing fits “{lost}” too." if lost else "This fits the question best."
-                cut = f" {len(found)} of {total:,} are listed{told}." if len(found) < total else ""
-                yield self._end(f"{fits}{cut}", found, mentions, paths)
+                total = yield from self._total(paths, found)
+                cut = f" {len(best)} of {total:,} are listed{told}." if len(best) < total else ""
+                yield self._end(f"{fits}{cut}", best, mentions, paths)
             wanted |= used
         if reading.asked or (reading.words and self.question.asks != "time"):  # no thing is a time
             yield from self._by_text_alone()
@@ -164,13 +149,12 @@ class SkbAgenda(Agenda):
             best = [node for node, count in zip(best, told, strict=True) if count >= told[0]]
         return best, f", the best by “{text}” in their texts"
 
-    def _bare(self, mention: Mention) -> bool:
-        """Whether a question has nothing beside a name but words of grammar."""
-        known = lexicon(self.language)
-        besides = [one.low for at, one in enumerate(self._reading.tokens) if not mention.first <= at < mention.end]
-        return (
-            mention.end > mention.first and self.question.asks in ("", "person") and known.function.issuperset(besides)
-        )
+    def _free(self, paths: Sequence[Path]) -> list[str]:
+        """The words that are in no name and no type, and name no relation of the paths."""
+        reading = self._reading
+        taken = {at for one in reading.mentions for at in range(one.first, one.end)}
+        taken.update(*(range(one.first, one.end) for one in reading.types), *(path.used for path in paths))
+        return [token.low for at, token in enumerate(reading.tokens) if at not in taken]
 
     @cached_property
     def _capitals(self) -> list[int]:
@@ -216,19 +200,17 @@ class SkbAgenda(Agenda):
         proposed = [self._proposed(mention) for mention in mentions]
         if len(mentions) == 1 and not any(path.used for paths in proposed[0].values() for path in paths):
             # No word of the question is like a relation's name: look at all that is linked.
-            for node in mentions[0].nodes[:1]:
-                steps = self._schema.paths.steps(self._skb.type(node))
-                kinds = {step.target for step in steps}
-                asked = self._reading.asked or (kinds.pop() if len(kinds) == 1 else "")
-                if not self._reading.asked and self.question.asks not in ("", "person"):  # where, when: a link says so
-                    fits = relevance(self.question.hint, [f"{one.relation} {one.target}" for one in steps])
-                    return [(Path(node, (one,), 0.0),) for one, fit in zip(steps, fits, strict=True) if fit]
-                links, telling = [one for one in steps if one.target == asked], self._telling()
-                begins = {part[0] for one in links for part in name_words(one.relation)}
-                sole = len(links) == 1 and (
-                    not telling or any(word[0] in begins for word in telling)
-                )  # "written": wrote
-                found.append((Path(node, (links[0] if sole else Step("", "both", asked),), 0.0),))
+            node, telling = mentions[0].nodes[0], self._telling()
+            steps = self._schema.paths.steps(self._skb.type(node))
+            if not self._reading.asked and self.question.asks not in ("", "person"):  # where, when: a link says so
+                fits = relevance(self.question.hint, [f"{one.relation} {one.target}" for one in steps])
+                return [(Path(node, (one,), 0.0),) for one, fit in zip(steps, fits, strict=True) if fit]
+            kinds = {step.target for step in steps}
+            asked = self._reading.asked or (kinds.pop() if len(kinds) == 1 else "")
+            links = [one for one in steps if one.target == asked]
+            begins = {part[0] for one in links for part in name_words(one.relation)}  # "written": wrote
+            sole = len(links) == 1 and (not telling or any(word[0] in begins for word in telling))
+            found.append((Path(node, (links[0] if sole else Step("", "both", asked),), 0.0),))
         for size in range(len(mentions), 0, -1):
             some = [
                 paths
@@ -247,30 +229,27 @@ class SkbAgenda(Agenda):
                 found.setdefault(path.target, []).append(path)
         return {kind: sorted(paths, key=lambda path: -path.score)[:_PATHS] for kind, paths in found.items()}
 
-    def _total(self, paths: Sequence[Path]) -> Generator[Calls, None, int | None]:
-        """The number of all nodes at the end of the paths (without any, of the type); None where it cannot be asked."""
+    def _total(self, paths: Sequence[Path], found: Sequence[str]) -> Generator[Calls, None, int]:
+        """The number of all nodes at the end of the paths (without any, of the type), of which some were found."""
+        if len(found) < self._schema.listed:
+            return len(found)
         query = f"SELECT (COUNT(DISTINCT ?x) AS ?number) WHERE {{\n{self._body(paths)}\n}}"
         rows = yield from self._rows(query, "How many are there in all?")
-        return int(rows[0][0].value) if rows and rows[0][0] else None
+        return int(rows[0][0].value) if rows and rows[0][0] else len(found)
 
     def _whole(self, paths: Sequence[Path], found: Sequence[str]) -> Iterator[Calls]:
-        """The number of all nodes at the end of the paths (without any, of the type), or their list, where it is cut.
+        """The number of all nodes at the end of the paths (without any, of the type), or their list, where it is long.
 
-        ``found`` are those seen so far.
+        ``found`` are those that were found; without queries that may not be all.
         """
-        counted = self.question.kind == "count"
-        if not counted and found and all(len(step.nodes) < ANSWERS // 2 for step in self.steps):
-            return  # no step was cut; parallel edges make one node of several rows
-        total = yield from self._total(paths)
-        if counted and total is not None:
-            yield self._finished("This is their number.", paths, (), str(total))
-        if total is None or total <= len(found):
+        total = yield from self._total(paths, found)
+        if QUERY not in self._tools:
             return
-        listed = self._query(paths, limit=self._schema.listed)
-        nodes = (yield from self._nodes([(QUERY, "Listing them.", {"query": listed})])) or found
-        if nodes:
-            some = f"{len(nodes):,} of {total:,} are listed." if len(nodes) < total else f"These are all {total:,}."
-            yield self._finished(some, paths, nodes)
+        if self.question.kind == "count":
+            yield self._finished("This is their number.", paths, (), str(total))
+        if total > ANSWERS or (found and not paths):
+            some = f"{len(found):,} of {total:,} are listed." if len(found) < total else f"These are all {total:,}."
+            yield self._finished(some, paths, found)
 
     def _compared(self, paths: Sequence[Path]) -> Iterator[Calls]:
         """Those of the nodes at the end of the paths (without any, of the type) that have most or least; or their sum.
@@ -280,8 +259,7 @@ class SkbAgenda(Agenda):
         known, kind = lexicon(self.language), self._reading.asked or (paths[0].target if paths else "")
         if not kind and self.question.asks:
             kind = next((one for one in self._schema.types if one.casefold() == self.question.asks), "")
-        used = set().union(*(path.used for path in paths))
-        free = [token.low for place, token in enumerate(self._reading.tokens) if place not in used]
+        free = self._free(paths)
         total = next((_SUMMED[word] for word in free if word in _SUMMED), "")
         # A superlative that names a relation of the path compares nothing.
         compares = any(known.measures.get(word, ()) == self.question.measure for word in free)
@@ -339,8 +317,7 @@ class SkbAgenda(Agenda):
             yield self._finished(f"This is their {'sum' if total == 'SUM' else 'mean'}.", paths, (), answer)
         labels = ", ".join(one.label for one in self._kb.named(nodes[:ANSWERS]).values())
         more = f" (+{len(nodes) - ANSWERS})" if len(nodes) > ANSWERS else ""
-        first, end = self._skb.type_range(kind)
-        whole = f" of {end - first:,}" if not paths and len(found) < end - first else ""
+        whole = f" of {self._size(kind):,}" if not paths and len(found) < self._size(kind) else ""
         among = f"{len(found):,}{whole} of type {kind}" if len(found) < self._schema.listed else f"all of type {kind}"
         fits = f"{'Lowest' if order == 'ASC' else 'Highest'} {name} among {among}."
         yield self._finished(fits, paths, nodes, f"{labels}{more}: {value}")
@@ -364,15 +341,17 @@ class SkbAgenda(Agenda):
         return steps[scores.index(best)] if best and scores.count(best) == 1 else None
 
     def _follow(self, paths: Sequence[Path]) -> Generator[Calls, None, list[str]]:
-        """Follow paths and return the nodes at the end of all; one step of one node with a text ranks by it."""
-        kind = paths[0].target
-        if _FOLLOW in self._tools and (len(paths) == len(paths[0].steps) == 1 or QUERY not in self._tools):
-            ends: list[list[str]] = []
-            for path in paths:
-                ends.append((yield from self._walk(path, leftover(self._reading, paths))))
-            return self._of_type([node for node in ends[0] if all(node in other for other in ends[1:])], kind)
-        thought = f"{self._worded(paths)}: asking for what fits {'all' if len(paths) > 1 else 'it'}."
-        return self._of_type((yield from self._nodes([(QUERY, thought, {"query": self._query(paths)})])), kind)
+        """Follow paths and return the nodes at the end of all, up to the length of a list; without any, of the type."""
+        if QUERY in self._tools:
+            thought = f"{self._worded(paths)}: asking for what fits {'all' if len(paths) > 1 else 'it'}."
+            return (
+                yield from self._nodes([(QUERY, thought if paths else "Listing them.", {"query": self._query(paths)})])
+            )
+        ends: list[list[str]] = []
+        for path in paths:
+            ends.append((yield from self._walk(path, leftover(self._reading, paths))))
+        both = [node for node in ends[0] if all(node in other for other in ends[1:])] if ends else []
+        return self._of_type(both, paths[0].target if paths else "")
 
     def _walk(self, path: Path, text: str) -> Generator[Calls, None, list[str]]:
         """Follow a path from node to node; from the second step on, from the first few nodes found."""
@@ -388,14 +367,10 @@ class SkbAgenda(Agenda):
         """What was found, ranked by the words that no path used."""
         if not (text := leftover(self._reading, paths)):
             return list(found)
-        described = {"text": text, "node_type": paths[0].target, "limit": _BY_TEXT}
+        described = {"text": text, "limit": _BY_TEXT, "among": list(found)}
         thought = "The question says more of them; looking for what fits that."
-        fitting, known = (yield from self._nodes([(_DESCRIBED, thought, described)], last=True)), set(found)
-        if len(found) >= ANSWERS and fitting:
-            query = self._query(paths, among=fitting)
-            thought = "There are many; which of those that fit are among them?"
-            known |= set((yield from self._nodes([(QUERY, thought, {"query": query})], last=True)))
-        return [*(node for node in fitting if node in known), *(node for node in found if node not in fitting)]
+        fitting = yield from self._nodes([(_DESCRIBED, thought, described)], last=True)
+        return [*fitting, *(node for node in found if node not in fitting)]
 
     def _by_text_alone(self) -> Iterator[Calls]:
         """What a question without a usable name describes."""
@@ -408,9 +383,8 @@ class SkbAgenda(Agenda):
         if found := self._of_type(shown, asked):
             words = [*self._telling(), *(reading.tokens[at].low for at in named)]
             found, _ = self._saying(found, words)
-            first, end = self._skb.type_range(asked) if asked else (0, len(self._skb.nodes.ids))
             held = ", ".join(f"“{word}”: {index.holders(word):,}" for word in words) if index else ""
-            fits = f"The closest by their words, not checked as facts: {len(found)} of {end - first:,}."
+            fits = f"The closest by their words, not checked as facts: {len(found)} of {self._size(asked):,}."
             yield self._end(f"{fits} Texts with {held}." if held else fits, found, reading.mentions, ())
 
     def _end(self, fits: str, found: Sequence[str], mentions: Sequence[Mention], paths: Sequence[Path]) -> Calls:
@@ -419,14 +393,11 @@ class SkbAgenda(Agenda):
         if unknown := self._names_nowhere(read.unused):
             return [(FINISH, f"Nothing here is called “{' '.join(unknown)}”, and no text says so.", {"nodes": []})]
         reading, known = self._reading, lexicon(self.language)
-        places = [(one.first, one.end) for one in reading.mentions] + [(one.first, one.end) for one in reading.types]
-        taken = {at for place in places for at in range(*place)}.union(*(path.used for path in paths))
-        free = [token.low for at, token in enumerate(reading.tokens) if at not in taken]
+        free, telling = self._free(paths), self._telling(paths)
         said = {word.lower() for word in read.unused}
         grammar = set(free) - {reading.tokens[at].low for at in reading.words}
         bounds = {word for word, behind in pairwise(free) if word in _BOUNDS and behind[:1].isdigit()}
         changing = (_OPERATORS | known.measures.keys()) & (said | grammar | bounds | set(free) & _SUMMED.keys())
-        telling = self._telling(paths)
         guessed = telling and any(not step.relation for path in paths for step in path.steps)
         guessed = guessed and (reading.tokens[0].low == "what" or said.issuperset(telling))
         if guessed or self.question.kind == "count" or changing:
@@ -437,11 +408,9 @@ class SkbAgenda(Agenda):
 
     def _linked(self, mentions: Sequence[Mention]) -> str:
         """By what the type that is asked for, or that of the first name, is linked; what may be asked instead."""
-        kinds = [self._reading.asked or (self._skb.type(mentions[0].nodes[0]) if mentions else "")]
-        links = dict.fromkeys(
-            step.relation.replace("_", " ") for kind in kinds if kind for step in self._schema.paths.steps(kind)
-        )
-        return f" Links of {kinds[0]}: {', '.join(list(links)[:_LINKS])}." if links else ""
+        kind = self._reading.asked or (self._skb.type(mentions[0].nodes[0]) if mentions else "")
+        links = dict.fromkeys(step.relation.replace("_", " ") for step in self._schema.paths.steps(kind))
+        return f" Links of {kind}: {', '.join(list(links)[:_LINKS])}." if links else ""
 
     def _understood(self, mentions: Sequence[Mention], paths: Sequence[Path], first: str) -> Understood:
         """How the question is read, as in ``instrument → made by → person → born in → Little Mew``.
@@ -483,6 +452,11 @@ class SkbAgenda(Agenda):
         text, names = self._skb.text, [self._reading.tokens[place].text for place in self._capitals]
         return [one for one in names if one in unused and text and not any(map(text.holders, text.words(one)))]
 
+    def _size(self, kind: str) -> int:
+        """The number of nodes of a type; without one, of all."""
+        first, end = self._skb.type_range(kind) if kind else (0, len(self._skb.nodes.ids))
+        return end - first
+
     def _of_type(self, nodes: Sequence[str], kind: str) -> list[str]:
         known = self._kb.entities(nodes)
         return [node for node in nodes if node in known and kind in ("", known[node].kind)]
@@ -502,28 +476,24 @@ class SkbAgenda(Agenda):
             return None
         return (self.context.tables.get(query) or self._kb.execute_query(query)).rows
 
-    def _query(self, paths: Sequence[Path], among: Sequence[str] = (), limit: int = ANSWERS) -> str:
+    def _query(self, paths: Sequence[Path]) -> str:
         """SPARQL for what is at the end of all paths, or of the type; what most ways lead to comes first."""
-        body = self._body(paths, among)
-        return f"SELECT ?x (COUNT(*) AS ?ways) WHERE {{\n{body}\n}} GROUP BY ?x ORDER BY DESC(?ways) ?x LIMIT {limit}"
+        body, order = self._body(paths), "GROUP BY ?x ORDER BY DESC(?ways) ?x"
+        return f"SELECT ?x (COUNT(*) AS ?ways) WHERE {{\n{body}\n}} {order} LIMIT {self._schema.listed}"
 
-    def _body(self, paths: Sequence[Path], among: Sequence[str] = (), kind: str = "") -> str:
+    def _body(self, paths: Sequence[Path], kind: str = "") -> str:
         """The patterns of ``?x``, of ``kind`` without paths; it is none of the nodes that the paths begin at."""
-        lines = [f"VALUES ?x {{ {' '.join(f'node:{local_name(node)}' for node in among)} }}"] if among else []
         target = paths[0].target if paths else kind or self._reading.asked
-        if target:
-            lines.append(f"{self._of(target)} .")
+        lines = [f"{self._of(target)} ."] if target else []
         for number, path in enumerate(paths, 1):
             subject = f"node:{local_name(self._skb.id(path.node))}"
+            lines.append(f"FILTER(?x != {subject})")
             for place, step in enumerate(path.steps, 1):
                 end = "?x" if place == len(path.steps) else f"?m{number}{place}"
                 lines.append(self._pattern(subject, step, end))
                 if end != "?x":
                     lines.append(f"{self._of(step.target, end)} .")
                 subject = end
-        if paths:
-            starts = ", ".join(f"node:{local_name(self._skb.id(path.node))}" for path in paths)
-            lines.append(f"FILTER(?x NOT IN ({starts}))")
         return "\n".join(f"  {line}" for line in lines)
 
     def _of(self, kind: str, what: str = "?x") -> str:

@@ -7,7 +7,7 @@ would see there; it knows no facts. Which queries it can write says ``Reading.hy
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, groupby, pairwise
@@ -17,12 +17,14 @@ from rapidfuzz import fuzz
 
 from kbnav.agents.common.state import State
 from kbnav.agents.offline.observations import Claim, Search, SearchHit, Seen, SeenEdge
-from kbnav.agents.offline.policy import FITS, ROOM, Agenda, Calls, leaves_too_much, told_words, unused_words
+from kbnav.agents.offline.policy import FITS, ROOM, Agenda, Calls, leaves_too_much, telling, told_words, unused_words
 from kbnav.answers.language import fold, singular
 from kbnav.answers.lexicon import lexicon, reads, why_unread
-from kbnav.answers.parsing import Phrase, Question
+from kbnav.answers.parsing import Phrase, Question, read_question
 from kbnav.answers.relevance import content_words, fit, relevance
 from kbnav.knowledge.sparql.vocabulary import (
+    BIRTH,
+    DEATH,
     FEMALE,
     INSTANCE_OF,
     MALE,
@@ -33,7 +35,7 @@ from kbnav.knowledge.sparql.vocabulary import (
     entity_ids,
     text_literal,
 )
-from kbnav.runs.trajectory import FINISH, QUERY, Turn, Understood
+from kbnav.runs.trajectory import FINISH, QUERY, Doubt, DoubtKind, Turn, Understood
 from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 
@@ -42,7 +44,9 @@ _ENOUGH = 0.35
 """Score of a relation that is tried."""
 _LIKELY, _SURE = 0.2, 1.0
 """Scores of a name: below the first it is no link, from the second on it is hardly anything else."""
-_RUNGS = {"exact": 1.0, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}
+_MISSPELLED = 85
+"""Of 100, how alike a word and what may be meant are."""
+_RUNGS = {"exact": 1.0, "near": 0.85, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}
 _SEVERAL = "Of several answers it is not clear which one is meant: name it."
 _KINDS = {"time": "time", "number": "number", "person": "item", "place": "item"}
 """Kinds of the values that answer what is asked."""
@@ -67,6 +71,11 @@ class Segment:
     def best(self) -> str:
         """Id of the likeliest item."""
         return self.items[0].id
+
+    @property
+    def exact(self) -> bool:
+        """Whether its first item is called so."""
+        return fold(self.text) in (fold(self.items[0].label), fold(self.items[0].alias))
 
     @cached_property
     def score(self) -> float:
@@ -107,11 +116,16 @@ class Relation:
 
 
 class Hypothesis(NamedTuple):
-    """A query to try, and, where that has rows, the one that answers (the same, but for counts)."""
+    """A query to try, and, where that has rows, the one that answers (the same, but for counts).
+
+    ``narrows`` is what its last condition is, of which is told how much it leaves out; ``whole`` counts that.
+    """
 
     probe: str
     thought: str
     final: str = ""
+    narrows: DoubtKind | None = None
+    whole: str = ""
 
 
 def searched_as(phrase: Phrase) -> str:
@@ -126,14 +140,16 @@ def leftovers(phrase: Phrase, search: Search | None, language: str) -> list[Phra
     beginning.
     """
     text, known = phrase.text.split(), lexicon(language)
+    saying = [word for word in text if fold(word) not in known.light] or text
     if search is None or search.rung == "exact":
         return []
     if search.rung in ("none", "fulltext"):
         if known.inflected and len(text[-1]) > 3:
             return [Phrase(phrase.text[:-1], phrase.named, phrase.noun)]
-        return [Phrase(text[-1], phrase.named)] * (len(text) > 1)
+        return [Phrase(saying[-1], phrase.named, phrase.noun and saying[-1] == text[0])] * (len(text) > 1)
     matched = tuple(word for part in search.matched for word in fold(part).split())
     runs = [" ".join(run) for found, run in groupby(text, lambda word: fold(word).startswith(matched)) if not found]
+    runs = [run for run in runs if not {*map(fold, run.split())} <= known.light | known.function]
     return [Phrase(run, run[:1].isupper() and phrase.named) for run in runs if len(run) > 1 or not run.isascii()]
 
 
@@ -239,7 +255,7 @@ class Reading:
         value, values narrowed by a second name or class or followed further, members, values. None compares two things.
         """
         question = self.question
-        if question.comparative:
+        if question.comparative or any(" " in one for one in question.strict):
             return
         if self.last and len(focus) == 1 and not question.pronoun and not self.besides(focus[0]):
             about = _asked_about(self.last)
@@ -271,6 +287,7 @@ class Reading:
         values are of the kind asked for.
         """
         question, cut = self.question, self.besides(focus)
+        noun = not question.asks and any(one.noun and one.items and not one.properties for one in cut)
         hits, wanted = property_hits(cut), _KINDS.get(question.asks, "")
         groups: dict[tuple[str, str], list[SeenEdge]] = {}
         for edge in self.seen.edges.get(focus.best, []):
@@ -291,6 +308,8 @@ class Reading:
                 score -= 0.6 * (not edges) + 0.5 * (name in self.words.each((INSTANCE_OF, SUBCLASS_OF)))
                 fitting = dated if wanted == "time" else wanted != "item" or relation.kinds != {"time"}
                 answers = fitting or question.kind == "yes-no" or not edges
+                if noun and edges and relation.kinds.isdisjoint({"item", ""}):
+                    continue  # members of a class are asked for
                 if score >= _ENOUGH and answers:
                     yield replace(relation, score=score)
 
@@ -302,7 +321,8 @@ class Reading:
             yield self._values(f"{triple} ?answer ?link wd:{other.best} .", thought)
         if self.kind:
             thought = f"{label} fits the question; only members of the class {self.kind} are asked for."
-            yield self._values(f"{triple} {self._of_kind} .", thought)
+            members = self._values(f"{triple} {self._of_kind} .", thought)
+            yield members._replace(narrows="class", whole=_whole(triple, f"{self._of_kind} ."))
         yield from self._chains(relation, name)
 
     def _chains(self, first: Relation, name: Segment) -> Iterator[Hypothesis]:
@@ -336,7 +356,13 @@ class Reading:
         if self.kind and not self.question.measure and not self.question.years and not unlinked:
             linked = "".join(f" ?answer ?link{number} wd:{name.best} ." for number, name in enumerate(focus))
             thought = f"Members of the class {self.kind} that have to do with what the question names."
-            yield self._values(f"{self._of_kind} .{linked}", thought)
+            members, links = (
+                self._values(f"{self._of_kind} .{linked}", thought),
+                " ".join(re.findall(r"\?link\d", linked)),
+            )
+            alike = f"{{ SELECT DISTINCT {links} WHERE {{ {self._of_kind} .{linked} }} }}{linked}"
+            whole = _whole(alike, f"{self._of_kind} .") if focus else ""
+            yield members._replace(narrows="class" if focus else None, whole=whole)
 
     def _qualified(self, focus: Segment) -> Iterator[Hypothesis]:
         """Statements with qualifiers: a date that is given, or a qualifier that is asked for."""
@@ -373,19 +399,25 @@ class Reading:
     def _checks(self, focus: Segment, ranked: Sequence[Relation]) -> Iterator[Hypothesis]:
         """Yes/no questions: whether two entities are linked, or whether one has a property at all."""
         subject, own = f"wd:{focus.best}", [relation for relation in ranked if relation.entity == focus.best]
-        other = next((name for name in self.names if name.text != focus.text), None)
-        if other is None:
+        others = [name for name in self.names if name.text != focus.text]
+        other = next((name for name in others if name.named or name.exact), None)
+        if other is None and not others:
             found = [*(relation.property_id for relation in own if relation.edges), *property_hits(self.besides(focus))]
             for property_id in found[:1]:
                 either = f"{{ {subject} wdt:{property_id} ?value }} UNION {{ ?value wdt:{property_id} {subject} }}"
                 yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} has any {property_id}.")
+        if other is None:
             return
         value = f"wd:{other.best}"
         linking = [relation for relation in own if any(edge.fact.id == other.best for edge in relation.edges)]
         sure = [relation for relation in own if relation.score >= _SURE and "item" in relation.kinds]
         for relation in (*linking, *(relation for relation in sure if relation.edges))[:1]:
             thought = f"Checking {relation.label} between {focus.text} and {other.text}."
-            yield Hypothesis(f"ASK {{ {relation.triple(value)} }}", thought)
+            best = relation.triple(value)
+            if linking:  # a preferred statement may hide it
+                stated = re.sub(r"wdt:(P\d+) (\S+) \.", r"p:\1 ?statement . ?statement ps:\1 \2 ;", best)
+                best = f"{{ {best} }} UNION {{ {stated} wikibase:rank wikibase:NormalRank }}"
+            yield Hypothesis(f"ASK {{ {best} }}", thought)
             return
         ways = (*filter(None, [self._path(INSTANCE_OF, SUBCLASS_OF)]), "?link")
         either = " UNION ".join(f"{{ {subject} {way} {value} }}" for way in ways)
@@ -403,7 +435,9 @@ class Reading:
         for measure in [hit.id for hit, score in hits if hit.datatype in kinds and score >= 0.5][:2]:
             pattern = f"{linked}{self._of_kind} ; wdt:{measure} ?value .{years}"
             query = f"SELECT ?answer WHERE {{ {pattern} }} ORDER BY {order}(?value) LIMIT 1"
-            yield Hypothesis(query, f"Sorting members of the class {self.kind} by {measure} and taking the first.")
+            thought = f"Sorting members of the class {self.kind} by {measure} and taking the first."
+            whole = _whole(f"{linked}{self._of_kind} .", f"?answer wdt:{measure} ?value .")
+            yield Hypothesis(query, thought, "", "compared", whole)
 
     def unused(self, query: str, language: str) -> tuple[str, ...]:
         """Words of the question that nothing in a query stands for.
@@ -411,12 +445,15 @@ class Reading:
         In a ``language`` that is not read a word stands for a label only as it is spelled in it, and for a name in any
         ending: "открыл" (discovered) is no "место открытия" (place of discovery).
         """
-        ids, named = set(entity_ids(query)), set[str]()
-        labels = {*re.findall(r'"([^"]*)"', query), self.question.measure[0] if self.question.measure else ""}
+        ids, named = set(entity_ids(query)), set(re.findall(r"\b\d{4}\b", query))
+        labels = set(re.findall(r'"([^"]*)"', query))
+        if "ORDER BY" in query and self.question.measure:
+            labels.add(self.question.measure[0])
+            named |= set(map(fold, lexicon(language).measures))
         for segment in self.segments:
             used = [hit for hit in (*segment.items, *segment.properties) if hit.id in ids]
-            labels |= {hit.label for hit in used}
-            if any(hit.id.startswith("Q") or segment.rung != "fulltext" for hit in used):
+            labels |= {label for hit in used for label in (hit.label, hit.alias)}
+            if used and segment.rung != "fulltext":
                 named |= set(fold(segment.text).split())
         for edge in chain.from_iterable(self.seen.edges.values()):
             for fact in (edge.fact, *edge.qualifiers):
@@ -432,10 +469,33 @@ class Reading:
             folded = fold(word)
             if folded in named or reads(language):
                 return folded in named or any(relevance(folded, vocabulary))
-            endings = (folded.startswith(name) and len(folded) - len(name) < 3 for name in named if len(name) > 3)
-            return any(folded in content_words(label) for label in vocabulary) or any(endings)
+            spelled = {*named, *chain.from_iterable(map(content_words, vocabulary))}
+            return any(folded.startswith(one) and len(folded) - len(one) < 3 for one in spelled if len(one) > 2)
 
-        return unused_words(self.question, known)
+        years = [str(year) for _, year in self.question.years]
+        more = (word for word in (*self.question.strict, *years) if not known(word))
+        return tuple(dict.fromkeys([*unused_words(self.question, known), *more]))
+
+
+def _told(facts: Iterable[Claim]) -> str:
+    return "; ".join(f"{fact.label}: {fact.text}" for fact in facts)
+
+
+def _linking(reading: Reading, query: str) -> list[SeenEdge]:
+    """The first statement seen that links the two things that a query names."""
+    ids = set(entity_ids(query))
+    return [
+        edge
+        for one in ids
+        for edge in reading.seen.edges.get(one, ())
+        if edge.fact.id in ids and edge.fact.property_id in ids and edge.direction == "out"
+    ][:1]
+
+
+def _whole(wide: str, narrow: str) -> str:
+    """Counts what fits a pattern of ``?answer``, and how much of it fits a condition too."""
+    narrowed = f"OPTIONAL {{ {narrow} BIND(?answer AS ?fits) }}"
+    return f"SELECT (COUNT(DISTINCT ?answer) AS ?all) (COUNT(DISTINCT ?fits) AS ?kept) WHERE {{ {wide} {narrowed} }}"
 
 
 def _statement(focus: Segment, edge: SeenEdge) -> str:
@@ -482,28 +542,43 @@ class WikidataAgenda(Agenda):
 
     def __init__(self, toolbox: Toolbox, words: Vocabulary, state: State, context: Context) -> None:
         super().__init__(toolbox, state, context)
-        several = _SEVERAL if state["history"] and self.question.pronoun == "many" else ""
-        self.words, self.note = words, why_unread(state["question"], self.language) or several
+        self.words = words
+        last = next((turn for turn in reversed(state["history"]) if turn.outcome.query), None)
+        if last and not self.question.phrases and (self.question.asks or self.question.kind == "count"):
+            self.question = replace(self.question, phrases=read_question(last.question, self.language).phrases)
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
-        refused = yield from self._tried()
-        if refused:
-            self.understood = refused
-            why = lexicon(self.language).left_over if reads(self.language) else self.note
-            yield [(FINISH, why, {"no_answer": True})]
-            return
-        lost = tuple(search.query for search in self.seen.searches.values() if search.rung == "none")
+        left_out = yield from self._tried()
+        told, found = lexicon(self.language).told, self.seen.searches.values()
+        lost = [search.query for search in found if search.rung == "none" and search.query in self.question.text]
+        lost = [one for one in lost if not any(one != other and other in one for other in lost)]
         text = whole = self.state["question"].strip()
-        for search in self.seen.searches.values():
-            text = text.replace(search.query, search.suggestion or search.query)
-        if text != whole and " " in whole:  # one misspelled word alone is a greeting as often as a name
-            self.understood = Understood(unused=lost, instead=(text,))
+        for search in found:
+            if fuzz.ratio(search.query, search.suggestion) >= _MISSPELLED:
+                text = text.replace(search.query, search.suggestion)
+        instead = (text,) * (
+            text != whole and " " in whole
+        )  # one misspelled word alone is a greeting as often as a name
+        unused = left_out or (() if lost else self.question.strict)
+        self.understood = Understood(unused=unused or tuple(lost), instead=instead)
+        if self.state["history"] and self.question.pronoun == "many":
+            self.note = _SEVERAL
+        elif none := self._valueless():
+            self.note = f"{none}."
+        elif told and reads(self.language):
+            self.note = told["unused" if unused else "unnamed" if lost else "nothing"].format(
+                words=", ".join(told["word"].format(word=word) for word in unused or lost)
+            )
+        else:
+            self.note = why_unread(self.state["question"], self.language)
+        if self.seen.rows:
+            yield [(FINISH, self.note, {"no_answer": True})]
 
-    def _tried(self) -> Generator[Calls, None, Understood | None]:
+    def _tried(self) -> Generator[Calls, None, tuple[str, ...]]:
         """Search, look, and query; at the end the words that the first query left out, where they were too many."""
         question, seen, length = self.question, self.seen, len(self.state["path"])
-        refused: Understood | None = None
+        refused: tuple[str, ...] = ()
         measure = question.measure[0] if question.measure else ""
         extra = [Phrase(measure)] if measure not in ("", "date") else []
         wanted = dict.fromkeys([*question.phrases, *extra])
@@ -522,7 +597,8 @@ class WikidataAgenda(Agenda):
         for focus in (*filter(None, (sure, reading.names[len(sure) :][:1])), ()):
             if length < ROOM:
                 yield [lookup for place, name in enumerate(focus) for lookup in _lookups(name, reading)[: 2 - place]]
-            for probe, thought, counted in reading.hypotheses(focus):
+            for one in reading.hypotheses(focus):
+                probe, thought = one.probe, one.thought
                 if probe in tried:
                     continue
                 tried.add(probe)
@@ -534,24 +610,59 @@ class WikidataAgenda(Agenda):
                 rows = seen.rows.get(probe, 0)
                 if not rows or (rows == 1 and about.intersection(seen.results[probe])):  # it is its own answer
                     continue
-                read = Understood(unused=reading.unused(probe, self.language))
-                if self._leaves_too_much(probe, read.unused):
-                    refused = refused or read
+                unused = reading.unused(probe, self.language)
+                if self._leaves_too_much(probe, unused):
+                    refused = refused or unused
                     continue
-                told = told_words(question, read.unused, self.language, probe)
-                self.understood, final = Understood(unused=told), counted or probe
+                if one.whole:
+                    yield [(QUERY, "Counting what the last condition leaves out.", {"query": one.whole})]
+                final = one.final or probe
                 yield [(QUERY, "That has rows; the question is how many they are.", {"query": final})]
-                if seen.last_query == final:
-                    yield [(FINISH, FITS, {})]
+                number = next((step.result for step in self.steps if step.query == final and step.rows), 0)
+                if number:
+                    told = told_words(question, unused, self.language, probe)
+                    self.understood = Understood(unused=told, doubts=self._narrowed(one))
+                    yield [(FINISH, FITS, {"result": number, "answer": self._sentence(reading, probe)})]
         return refused
 
+    def _narrowed(self, one: Hypothesis) -> tuple[Doubt, ...]:
+        """That a condition leaves out most of what it could, or a value is not known of all that are compared."""
+        counts = [cell for row in self.seen.cells.get(one.whole, ()) for cell in row]
+        every, kept = map(int, counts) if len(counts) == 2 and all(map(str.isdigit, counts)) else (0, 0)
+        most = 1 if one.narrows == "compared" else 2
+        return (Doubt(one.narrows, f"{kept:,} / {every:,}"),) if one.narrows and kept * most < every else ()
+
+    def _valueless(self) -> str:
+        """What was asked for and is stated to have no value, as "spouse: no value"; else empty."""
+        tried, none = " ".join(self.seen.rows), lexicon(self.language).told.get("none", "no value")
+        facts = [(one, edge.fact) for one, edges in self.seen.edges.items() for edge in edges]
+        without = [(f"wd:{one} wdt:{fact.property_id} ", fact) for one, fact in facts if fact.text == "no value"]
+        return next((f"{fact.label}: {none}" for pattern, fact in without if pattern in tried), "")
+
+    def _sentence(self, reading: Reading, query: str) -> str:
+        """The answer in words where the values alone would not say what they are; else empty."""
+        if query.startswith("ASK"):
+            linked, true = _linking(reading, query), self.seen.cells[query]
+            why = _told(chain.from_iterable((edge.fact, *edge.qualifiers) for edge in linked)) if true else ""
+            why = why or ("" if true else self._valueless() or lexicon(self.language).told.get("no", ""))
+            return ("✓" if true else "✗") + (f" ({why})" if why else "")
+        born, died = self.words.of(BIRTH), self.words.of(DEATH)
+        if f"wdt:{born} ?answer" not in query or self.question.asks == "time":
+            return ""
+        facts = [edge.fact for one in entity_ids(query) for edge in self.seen.edges.get(one, ())]
+        return _told(fact for fact in facts if fact.property_id in (born, died) and fact.text)
+
     def _leaves_too_much(self, query: str, unused: Sequence[str]) -> bool:
-        """That a statement is there may be said whatever is left out."""
-        of_class = set(re.findall(r"\bwd:(Q\d+)", query)) == set(_OF_CLASS.findall(query)) and "ORDER BY" not in query
-        rows, all_needed = self.seen.rows.get(query, 0), of_class or not reads(self.language)
-        return self.seen.cells.get(query) != [["true"]] and leaves_too_much(
-            self.question, unused, self.language, rows=rows, all_needed=all_needed
-        )
+        """Nothing may be left out of a no, of a class alone, or beside a link of any kind."""
+        things = set(re.findall(r"\bwd:(Q\d+)", query))
+        of_class = things == set(_OF_CLASS.findall(query)) and "ORDER BY" not in query
+        beside = {word for one in self.question.phrases if not one.named for word in content_words(fold(one.text))}
+        # "Where" says of what kind of thing, and two names say what links them.
+        unsaid = (len(things) < 2 or "?link" in query) and self.question.asks != "place" and bool(beside)
+        unsaid = unsaid and telling(list(beside), self.language) <= set(map(fold, unused))
+        false, link = self.seen.cells.get(query) == [], query.startswith("SELECT") and "?link" in query
+        rows, needed = self.seen.rows.get(query, 0), of_class or unsaid or false or link or not reads(self.language)
+        return leaves_too_much(self.question, unused, self.language, rows=rows, all_needed=needed)
 
 
 def _lookups(focus: Segment, reading: Reading) -> Calls:

@@ -1,7 +1,7 @@
 """kbnav: ask questions of knowledge bases, with a language model that navigates them as an expert would.
 
-What stands in ``__all__`` is the library, stable from one minor version to the next (docs/python.md); it is imported
-when it is first used, so that ``import kbnav`` costs next to nothing.
+The names in ``__all__`` are the library, stable from one minor version to the next (docs/python.md). Each is imported
+when it is first used, so ``import kbnav`` is fast.
 """
 
 from importlib import import_module

@@ -224,7 +224,7 @@ def test_ctrl_c_lets_the_questions_under_way_end(folder):
     out, error = process.communicate(timeout=60)
     records = read_records(folder / "interrupted")
     assert process.returncode == 1
-    assert "stopped (interrupted); the same command goes on" in error
+    assert "stopped (interrupted); the same command continues it" in error
     assert "Traceback" not in error
     assert 1 <= len(records) < 12
     assert not any(record.error for record in records.values())

@@ -148,7 +148,7 @@ def test_a_build_whose_endpoint_fails_says_that_it_can_go_on(kbnav):
         arguments = ["--nodes", "nodes.jsonl", "--out", "v.skb", "--encoder", "openai:small"]
         code, out, error = kbnav("skb", "build", *arguments, "--base-url", stub.base_url)
     assert (code, out) == (3, "")
-    assert "stopped; the same command goes on where it was" in error
+    assert "stopped; the same command continues it" in error
     assert error.splitlines()[-1].startswith(f"kbnav: openai:small at {stub.base_url}/: ")
 
 

@@ -196,7 +196,7 @@ def test_one_ctrl_c_ends_a_training_whose_model_is_silent(sets, demo_home):
             process.kill()
             process.wait()
     assert "ending this step; once more to leave at once" in said
-    assert said.rstrip().endswith("the training was stopped; the same command goes on")
+    assert said.rstrip().endswith("the training was stopped; the same command continues it")
     assert process.returncode == Stopped.exit_code
 
 

@@ -117,7 +117,7 @@ def test_a_folder_is_not_gone_on_with_for_other_questions_or_another_plan(whole)
 def test_a_limit_freezes_what_is_best_until_then_and_a_person_who_stops_it_freezes_nothing(tmp_path):
     trained(tmp_path / "cost", wanted=order(cost=0.0))
     assert read_frozen(tmp_path / "cost").groups[0].program is None
-    with pytest.raises(Stopped, match="the same command goes on"):
+    with pytest.raises(Stopped, match="the same command continues it"):
         trained(tmp_path / "stopped", stopped=lambda: True)
     assert not (tmp_path / "stopped" / DESCRIPTION).exists()
 

@@ -124,7 +124,7 @@ def test_a_folder_is_taken_gone_on_in_or_refused(tmp_path):
     (first.work / "prepared.json").write_text("{")
     with pytest.raises(DataError, match="to begin anew"):
         first.prepared(dict)
-    with pytest.raises(UsageError, match="not over, and the same command goes on"):
+    with pytest.raises(UsageError, match="not over, and the same command continues it"):
         read_card(tmp_path / "out")
     with pytest.raises(UsageError, match="no such folder"):
         read_card(tmp_path / "nothing")

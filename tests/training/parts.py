@@ -49,7 +49,7 @@ def goes_on_after_a_kill(train: Train, kb: SkbKB, parts: Split, options: Any, fo
     train(task(kb, parts, whole), options)
     with pytest.raises(Killed):
         train(task(kb, parts, killed, kill), options)
-    with pytest.raises(UsageError, match="not over, and the same command goes on"):
+    with pytest.raises(UsageError, match="not over, and the same command continues it"):
         read_card(killed)
     rest: list[Point] = []
     train(task(kb, parts, killed, rest.append), options)

@@ -53,8 +53,8 @@ class Lexicon:
     """Words that say so little that a question is understood without them; folded."""
     unread: str = ""
     """What to tell where a question in it led to nothing."""
-    left_over: str = ""
-    """What to tell where an answer would leave too many words of the question out."""
+    told: Mapping[str, str] = field(default_factory=dict)
+    """Where nothing answers: ``unnamed``, ``unused`` with ``{words}``, each a ``word``; ``nothing``. And ``no``."""
 
 
 def why_unread(question: str, language: str) -> str:
@@ -92,7 +92,7 @@ def _value(name: str, value: Any) -> Any:
         return {key.casefold(): tuple(one) if isinstance(one, list) else one for key, one in value.items()}
     if isinstance(value, bool):
         return value
-    if name in ("unread", "left_over"):
+    if name == "unread":
         return value
     words = value.split() if isinstance(value, str) else value
-    return frozenset(map(fold, words) if name == "light" else words)
+    return frozenset(map(fold if name == "light" else str.casefold, words))

@@ -32,6 +32,14 @@ NEGATIONS = frozenset(
 )
 """Words that turn a question into its opposite: what leaves one out answers another question."""
 _GROUPS = frozenset(["per", "each", "every", "percentage", "average", "difference", "differences", "than", "jede"])
+_BOUND = re.compile(
+    r"\b(?:(?:more|less|fewer|greater|higher|lower) than|at (?:least|most)|over|above|under|below|between|"
+    r"(?:mehr|weniger) als|mindestens|höchstens|über|unter|plus de|moins de|más de|menos de) "
+    r"(?!1\d{3}\b|20\d\d\b)\d+(?:[.,]\d+)*",
+    re.IGNORECASE,
+)
+"""A number that is not to be equalled but passed, or not reached."""
+_EVER = re.compile(r"\bat (?:any|some) (?:point|time)\b", re.IGNORECASE)
 _IMPERATIVES = frozenset({"name", "list", "give", "show", "tell", "count", "find"})
 _ARTICLES = frozenset(["the", "of", "a", "an", "der", "die", "das", "den", "les", "los", "las", "de"])
 """Words that may stand between "which" or "all" and the class it asks for."""
@@ -59,6 +67,8 @@ class Question:
     comparative: tuple[str, Order] | None = None
     years: tuple[tuple[str, int], ...] = ()
     pronoun: Literal["", "m", "f", "any", "many"] = ""
+    strict: tuple[str, ...] = ()
+    """What makes another question of it: "not", superlatives and comparatives, "each", "80", "over 80"."""
 
     @property
     def noun(self) -> Phrase | None:
@@ -70,7 +80,7 @@ def read_question(text: str, language: str) -> Question:
     """Take a question apart with the lexicon of its language."""
     words = lexicon(language)
     quoted = [Phrase(found.strip(), named=True) for found in _QUOTED.findall(text) if found.strip()]
-    bare = _QUOTED.sub(" , ", text)
+    bare = _EVER.sub("", _QUOTED.sub(" , ", text))
     code = language.split("-")[0]
     phrases = _unspaced(bare, words) if code in _UNSPACED else _spaced(bare, words, capitals=code != "de")
     lowered = " ".join(token.casefold() for token in _TOKEN.findall(bare)) if code not in _UNSPACED else bare
@@ -90,6 +100,9 @@ def read_question(text: str, language: str) -> Question:
         (words.adjectives[b] for a, b in pairwise(tokens) if a in ("how", "wie") and b in words.adjectives), ""
     )
     found = [*quoted, *phrases, *([Phrase(adjective)] if adjective else [])]
+    said = [b for a, b in pairwise(["", *tokens]) if b.isdigit() and a not in words.classes and not _YEAR.fullmatch(b)]
+    counted = [*_BOUND.findall(bare), *said]
+    turning = {*NEGATIONS, *_GROUPS, *words.measures, *words.comparatives}
     return Question(
         text,
         tuple(dict.fromkeys(found)),
@@ -100,6 +113,7 @@ def read_question(text: str, language: str) -> Question:
         next((words.comparatives[token] for token in tokens if token in words.comparatives), None),
         tuple((_BOUNDS.get(a, "="), int(b)) for a, b in pairwise(["", *tokens]) if _YEAR.fullmatch(b)),
         pronoun(text, language),
+        tuple(dict.fromkeys([*(one for one in _TOKEN.findall(bare) if one.casefold() in turning), *counted])),
     )
 
 

@@ -87,7 +87,7 @@ def read_card(folder: Path, *kinds: ModelKind) -> Card:
     try:
         card = Card.model_validate_json(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:
-        begun = "the training in it is not over, and the same command goes on" if folder.is_dir() else "no such folder"
+        begun = "its training is not over, and the same command continues it" if folder.is_dir() else "no such folder"
         raise UsageError(f"{folder} holds nothing trained: {begun} (there is no {CARD})") from error
     except (OSError, ValidationError) as error:
         first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)

@@ -140,7 +140,7 @@ def read_saved_run(folder: Path) -> SavedRun:
     """Read a run's folder, also while it is being written. Raises UsageError, DataError."""
     info = read_info(folder)
     if info is None:
-        raise UsageError(f"no run in {folder}: it is no folder with a {INFO}")
+        raise UsageError(f"no run in {folder}: it is not a folder with a {INFO}")
     gold_info, gold = read_gold(folder / GOLD)
     return SavedRun(info, gold_info, gold, read_records(folder))
 

@@ -27,6 +27,7 @@ _HAS = 6
 _COPY = "Live Wikidata may have it."
 _FILTER = re.compile(r"FILTER\s*(?!NOT\b|EXISTS\b)(\(.*\))", re.IGNORECASE | re.DOTALL)
 _PREDICATE = re.compile(r"(?:wdt|p|ps|psv|pq|pqv):(P\d+)|<http://www\.wikidata\.org/prop/(?:[a-z/]+/)?(P\d+)>")
+_STATED = re.compile(r"\bwd:(Q\d+) wdt:(P\d+)\b")
 _STATEMENT = re.compile(r"/statement/([QPL]\d+)-", re.IGNORECASE)
 
 
@@ -48,6 +49,10 @@ class _Probe:
         self._prologue = ""
 
     def absence(self) -> Absence:
+        for one, name in dict.fromkeys(_STATED.findall(self._query)[:_FEW]):
+            with suppress(KbnavError):
+                if self._ask([f"wd:{one} a wdno:{name}"]):
+                    return Absence("stated none", f"{self._name(one)}: {self._name(name)}.", f"wd:{one} wdt:{name}")
         certain = not len(self._table) or self._table.boolean is not None
         try:
             found = diagnosis(self._query, self._holds, certain=certain)

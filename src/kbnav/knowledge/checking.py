@@ -51,18 +51,13 @@ class Finding:
 
 Tried = tuple[Verdict, str, str]
 """A verdict, what is said of it, and a remedy."""
-_REMEDIES: Mapping[str, Mapping[str, str]] = {
-    "wikibase": {
-        "queries": "set endpoints.sparql to the query service (for another engine than Wikidata's, endpoints.dialect)",
-        "search": "set endpoints.api to api.php of the wiki",
-        "entry": "set endpoints.api to api.php of the wiki",
-        "vectors": "set endpoints.vector to the base URL of a vector database, or to nothing",
-    },
-    "sparql": {
-        "queries": "give another address, or set url and dialect of [sparql.NAME]",
-        "search": "set labels of [sparql.NAME], or its index (kbnav sparql index)",
-    },
-    "skb": {},
+_REMEDIES: Mapping[tuple[str, str], str] = {
+    ("wikibase", "queries"): "set endpoints.sparql to the query service (of another engine also endpoints.dialect)",
+    ("wikibase", "search"): "set endpoints.api to api.php of the wiki",
+    ("wikibase", "entry"): "set endpoints.api to api.php of the wiki",
+    ("wikibase", "vectors"): "set endpoints.vector to the base URL of a vector database, or to nothing",
+    ("sparql", "queries"): "give another address, or set url and dialect of [sparql.NAME]",
+    ("sparql", "search"): "set labels of [sparql.NAME], or its index (kbnav sparql index)",
 }
 
 
@@ -97,7 +92,7 @@ def check_kb(kb: KnowledgeBase, settings: Settings, *, seconds: float = TIME) ->
             except _NothingSeen as error:
                 verdict, says, remedy = "fails", str(error), ""
             except KbnavError as error:
-                verdict, says, remedy = "fails", str(error).splitlines()[0], _REMEDIES[kb_kind(kb)].get(what, "")
+                verdict, says, remedy = "fails", str(error).splitlines()[0], _REMEDIES.get((kb_kind(kb), what), "")
             took = round(time.monotonic() - began, 3)
             slowest = max(slowest, took)
             yield Finding(what, verdict, " ".join(says.split())[:300], remedy, took, sum(meter.sent.values()))
@@ -179,7 +174,11 @@ class _Trial:
             return "works", f"{self._label!r} finds {wanted}{f'; its index of names is of {made}' if made else ''}", ""
         if known:
             return "partly", f"{self._label!r} finds {len(known)} things, and {wanted} is not among them", ""
-        return "fails", f"{self._label!r}, the name of {wanted}, finds nothing", _REMEDIES[self._kind].get("search", "")
+        return (
+            "fails",
+            f"{self._label!r}, the name of {wanted}, finds nothing",
+            _REMEDIES.get((self._kind, "search"), ""),
+        )
 
     def entry(self, kb: KnowledgeBase) -> Tried:
         entry = kb.get_entry(self._sample(kb))

@@ -72,7 +72,7 @@ class KB:
         return self._base
 
     def search(self, text: str, *, limit: int = 8, language: str | None = None) -> list[Entity]:
-        """What is called so: at most ``limit`` items or nodes, then half as many properties; best first.
+        """Entities with such a name: at most ``limit`` items or nodes, then half as many properties; best first.
 
         ``language`` is a code such as ``de``; None: that of the text.
         """
@@ -100,7 +100,7 @@ class KB:
 
     @property
     def nodes(self) -> Iterator[Entity]:
-        """All nodes of an SKB, type by type. Raises UsageError for what is none."""
+        """All nodes of an SKB, type by type. Raises UsageError for any other knowledge base."""
         from kbnav.knowledge.skb.kb import as_skb
 
         skb = as_skb(self.base, "a list of nodes").skb
@@ -435,15 +435,15 @@ def ask(
         language: language code of labels and answer; None: that of the question.
         base_url: an OpenAI-compatible endpoint; None: that of the settings, or OpenAI's.
         options: options of the system, as ``--set`` gives them.
-        tools: tools of your own that are offered besides: functions (docs/new-agent.md), LangChain tools, or names.
+        tools: your own tools, added to the system's: functions (docs/new-agent.md), LangChain tools, or names.
         on_step: called with every step when it is done, and once more where it is taken back (``dropped`` is set).
         after: the answer that this question follows up.
         config: LangChain's: callbacks, tags and metadata, for the run and for every call of a model in it.
         settings: all other settings; None: those of the knowledge base, the environment and ``kbnav.toml``.
 
     Raises:
-        UsageError: an unknown name or an option that cannot be.
-        ServiceError: a model or a knowledge base that failed and stayed failed; CredentialsError where a key is
+        UsageError: an unknown name or an impossible option.
+        ServiceError: a model or a knowledge base that kept failing; CredentialsError where a key is
             missing. Both are ``kbnav.KbnavError``; the run up to then is saved before.
     """
     return _run_of(question, _steps_to(on_step), kb=kb, after=after, config=config, **how)
@@ -490,7 +490,7 @@ def _ranking_of(how: AgentSource, query: str, k: int, cancellation: Cancellation
 
 
 def stream(question: str, **how: Unpack[QuestionOptions]) -> Iterator[Event]:
-    """As ``ask``, telling what happens as it happens; the answer comes last. To leave the loop ends the run."""
+    """As ``ask``, with each event as it happens; the answer comes last. Leaving the loop ends the run."""
     told: SimpleQueue[Event | BaseException] = SimpleQueue()
     cancellation = Cancellation()
     thread = _telling(told.put, partial(_run_of, question, **how), cancellation)

@@ -397,6 +397,6 @@ def open_bench(where: Where, settings: Settings, api_model: str, count: int | No
             try:
                 return pool.submit(_do, method, arguments).result()
             except BrokenProcessPool as error:
-                raise ServiceError("a process that ran programs was ended; the same command goes on") from error
+                raise ServiceError("a process that ran programs was ended; the same command continues it") from error
 
         yield Bench(submit, number)

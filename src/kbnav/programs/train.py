@@ -72,7 +72,7 @@ from kbnav.settings.systems import Options
 TRAINING = "training.json"
 GROUPS = "groups.json"
 STEPS = "steps"
-STOPPED = "the training was stopped; the same command goes on"
+STOPPED = "the training was stopped; the same command continues it"
 _FREE = frozenset({"steps", "cost", "seconds", "limit", "at_once", "on", "workers"})
 """Options that may change between the parts of a training."""
 Ended = Literal["steps", "perfect", "cost", "time", "stopped"]

@@ -77,7 +77,7 @@ class Journal:
             with suppress(OSError):
                 self._file.truncate(end)
             said = f"{self._path}: cannot be written: {error.strerror}"
-            raise UsageError(f"{said}; what is in it is kept, and the same command goes on") from error
+            raise UsageError(f"{said}; what is in it is kept, and the same command continues it") from error
 
 
 def json_line(value: Any) -> bytes:

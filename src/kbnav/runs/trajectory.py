@@ -40,6 +40,8 @@ DoubtKind = Literal[
     "limit",
     "units",
     "several",
+    "compared",
+    "class",
 ]
 """Each is found by a rule of its name (``kbnav.agents.common.checks``)."""
 
@@ -57,6 +59,8 @@ DOUBTS: Mapping[DoubtKind, str] = MappingProxyType(
         "limit": "The query ends after {about} rows, and has as many: there may be more.",
         "units": "Amounts in different units are compared as plain numbers: {about}.",
         "several": "Things with several values of what is compared, each compared by itself: {about}.",
+        "compared": "Things that have a value of what is compared, of all that are meant: {about}.",
+        "class": "Things of the class asked for, of all that are linked so; of the others it is not stated: {about}.",
     }
 )
 """Each kind in words; ``{about}`` is what the doubt is about."""
@@ -272,15 +276,17 @@ class Understood:
     """How the rules that stand in for a language model read a question, so that a person can judge their answer.
 
     ``text`` is the reading, as in ``Angela Merkel → work location``; ``unused`` are the question's words that are no
-    part of it; ``instead`` are questions that can be asked in its place.
+    part of it; ``instead`` are questions that can be asked in its place; ``doubts`` become those of the answer.
     """
 
     text: str = ""
     unused: tuple[str, ...] = ()
     instead: tuple[str, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "unused", tuple(self.unused))  # checkpoints give lists back
+        object.__setattr__(self, "doubts", tuple(self.doubts))
         object.__setattr__(self, "instead", tuple(self.instead))
 
 

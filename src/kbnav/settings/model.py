@@ -318,7 +318,7 @@ class Settings(BaseSettings):
         default=SecretStr(""), validation_alias=AliasChoices("api_key", "KBNAV_API_KEY", "OPENAI_API_KEY")
     )
     temperature: Sampling = 1.0
-    """Of the policy (SPINACH, appendix D); all other calls but samples have 0, and where this is ``none`` none."""
+    """Of the policy (SPINACH, appendix D); all other calls but samples have 0. ``none``: no call sends one."""
     top_p: Sampling = 0.9
     model_timeout: float = 120.0
     model_retries: int = 4
@@ -338,7 +338,7 @@ class Settings(BaseSettings):
     without_tools: tuple[str, ...] = ()
     """Tools that are not offered."""
     with_tools: tuple[str, ...] = ()
-    """Tools of other packages, by name, or of one's own, as ``module:function``, that are offered besides."""
+    """Tools added to the system's: of other packages, by name, or your own, as ``module:function``."""
 
     access_token: SecretStr = SecretStr("")
     """OAuth 2 token, owner-only, of an account of the wiki of ``endpoints.api``, which raises its limit."""
@@ -419,7 +419,7 @@ class Settings(BaseSettings):
             raise CredentialsError(
                 f"the model {self.model!r} needs a key: set OPENAI_API_KEY (or KBNAV_API_KEY), "
                 "or name another endpoint with --base-url (base_url= in Python); "
-                'where the system can do without, there is --model offline (model="offline")'
+                'where the system needs no model, use --model offline (model="offline")'
             )
 
     def public(self) -> dict[str, Any]:

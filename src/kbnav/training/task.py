@@ -368,7 +368,7 @@ def enough_memory(batch: int) -> Iterator[None]:
             raise
         raise UsageError(
             f"the device has not enough memory for batches of {batch}: take a smaller mini_batch, batch or longest, or "
-            "device=cpu, by --set; the same command goes on where it was only with the same batch"
+            "device=cpu, by --set; the same command continues it only with the same batch"
         ) from error
 
 

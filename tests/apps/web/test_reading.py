@@ -106,6 +106,7 @@ def test_no_is_said_once_and_of_which_copy_it_is(page: Page, server: Server):
 def test_what_is_said_of_a_query_in_its_own_terms_or_in_english_alone_is_closed(page: Page, server: Server):
     page.goto(server.url)
     ask(page, "ASK { wd:Q7186 wdt:P36 wd:Q979 }")
+    page.wait_for_selector(".absent summary")
     assert page.locator(".absent p >> visible=true").all_inner_texts() == ["The query does not ask for what is here."]
     page.click(".absent summary")
     assert "Marie Curie" in page.inner_text(".absent [lang=en]")

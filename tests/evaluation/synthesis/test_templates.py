@@ -529,7 +529,7 @@ def test_it_stops_at_its_limit_of_cost_and_goes_on_with_a_higher_one(kbnav, tmp_
         command += ["--seed", str(seed), "--extract", f"m0@{reader.base_url}", "--out", "made.jsonl"]
         code, _, error = kbnav(*command, "--max-cost", "0.5")
     assert code == 1
-    assert "stopped at $0.5; with more the same command goes on" in error
+    assert "stopped at $0.5; with more the same command continues it" in error
     assert len(load_file("jsonl", tmp_path / "made.jsonl").questions) == 1
 
 

@@ -163,7 +163,7 @@ def config(
     names: Annotated[list[str] | None, argument("SETTING", "Some settings, or groups as in web; default: all.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Print every setting, its value, and whether that comes from a variable, from kbnav.toml or from nowhere.
+    """Print every setting, its value, and whether that comes from a variable, from kbnav.toml or is the default.
 
     For example: kbnav config budget web.port
     """

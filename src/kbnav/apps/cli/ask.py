@@ -152,7 +152,7 @@ def chat(
 ) -> None:
     """Ask question after question, each knowing those before it; /help lists what else can be typed.
 
-    A session is saved after every step; --session goes on with it, also after a kill.
+    A session is saved after every step; --session continues it, also after a kill.
 
     For example: kbnav chat --kb demo --session lutes
     """
@@ -194,7 +194,7 @@ def chat(
                         line, on_event=progress, cancellation=cancellation
                     )
                 )
-        _print(console, f"to go on later: {_same_command(of, settings, talk.id)}")
+        _print(console, f"to continue later: {_same_command(of, settings, talk.id)}")
 
 
 def _print(console: Console, text: str) -> None:

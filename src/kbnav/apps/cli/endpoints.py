@@ -44,7 +44,7 @@ def build_mirror(
 ) -> None:
     """Build a mirror from RDF or a dump of entity JSON, as in kbnav mirror build slice.nt --out slice.
 
-    A build that was killed goes on where it was when the same command is given again.
+    After a kill, give the same command again to continue.
     """
     from kbnav.knowledge.wikidata.mirror.build import build_mirror
     from kbnav.knowledge.wikidata.mirror.chosen import parse_chosen
@@ -123,7 +123,7 @@ def index(
     out: Annotated[Path, option("--out", "FILE", "File of the index; replaced when whole.")],
     as_json: Json = False,
 ) -> None:
-    """Page an endpoint's names once into an index that finds them misspelled too; killed, it goes on where it was.
+    """Index an endpoint's names, so that misspelled ones are found too; after a kill the same command continues.
 
     For example: kbnav sparql index https://example.org/sparql --out names
     """

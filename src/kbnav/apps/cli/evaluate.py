@@ -107,7 +107,7 @@ class Benchmark(Asking):
             elif not quiet:
                 print(f"{out}: no question has a gold answer, so nothing is scored; the runs are in questions.jsonl")
         if ended != "done":
-            print(f"stopped ({ended}); the same command goes on", file=sys.stderr)
+            print(f"stopped ({ended}); the same command continues it", file=sys.stderr)
         return ended
 
 
@@ -118,7 +118,7 @@ def run(
     without: Annotated[list[str] | None, option("--without", "PART", f"Leave out {_PARTS}")] = None,
     as_json: Json = False,
 ) -> None:
-    """Ask every question of a dataset; run it again to go on after a kill, a limit or Ctrl-C.
+    """Ask every question of a dataset; after a kill, a limit or Ctrl-C the same command continues.
 
     For example: kbnav eval run questions.jsonl --kb mini --out runs/first
     """
@@ -137,7 +137,7 @@ def run(
 
 def repeat(
     folder: RunFolder,
-    out: Annotated[Path | None, option("--out", "FOLDER", "Folder of the new run. Without it, only the card.")] = None,
+    out: Annotated[Path | None, option("--out", "FOLDER", "Folder of the new run; without it, only print.")] = None,
     dataset: Annotated[
         str | None, option("--dataset", "DATASET", "Where the questions are, if they are your own.")
     ] = None,
@@ -196,7 +196,7 @@ def sweep(
 ) -> None:
     """Run a system once for each value of an option, or without each of its parts, and compare (SPINACH, Table 4).
 
-    The table is also written to sweep.json. --max-cost is that of each run. For example:
+    The table is also written to sweep.json. --max-cost limits each run. For example:
     kbnav eval sweep questions.jsonl --kb mini --without hint --without rollback --out runs/ablation
     """
     from kbnav.evaluation.evaluate import run_folders, sweep_row, sweep_table

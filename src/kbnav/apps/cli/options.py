@@ -37,7 +37,7 @@ _KB = "A knowledge base: mini or demo (bundled), wikidata (live), the folder of 
 Kb = Annotated[str | None, option("--kb", "KB", f"{_KB}.")]
 Skb = Annotated[str, option("--kb", "SKB", "Folder of the SKB, or demo.")]
 Kbs = Annotated[list[str] | None, option("--kb", "KB", f"{_KB}; repeatable, to ask several at once.")]
-Model = Annotated[str | None, option("--model", "MODEL", "offline, replay:RUN.json, or a chat model of the endpoint.")]
+Model = Annotated[str | None, option("--model", "MODEL", "offline (none), replay:RUN.json, or a model such as gpt-4o.")]
 BaseUrl = Annotated[str | None, option("--base-url", "URL", "An OpenAI-compatible endpoint; default: OpenAI's.")]
 System = Annotated[
     str | None,
@@ -69,7 +69,7 @@ Seed = Annotated[int, option("--seed", "N", "The same seed draws the same.")]
 Limit = Annotated[int | None, option("--limit", "N", "Only the first N questions.", min=1)]
 MaxCost = Annotated[float | None, option("--max-cost", "DOLLARS", "Stop at so many US dollars in all.", min=0)]
 Workers = Annotated[
-    int | None, option("--workers", "N", "With --on ray, its processes; default: as processors.", min=1)
+    int | None, option("--workers", "N", "With --on ray, how many; default: one for each processor.", min=1)
 ]
 
 

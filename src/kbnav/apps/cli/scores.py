@@ -39,7 +39,7 @@ Elsewhere = Annotated[
     str | None, option("--kb", "KB", "Where the run's SKB (--stark-compat) is now, or labels (--by) come from.")
 ]
 Metrics = Annotated[
-    list[str] | None, option("--metric", "NAME", "Of rankings also ndcg@10, map, recall@100, …; repeatable.")
+    list[str] | None, option("--metric", "NAME", "For rankings also ndcg@10, map, recall@100, …; repeatable.")
 ]
 
 
@@ -89,7 +89,7 @@ def _read(folder: Path, by: str = "ids", compat: bool = False, kb: str | None = 
 def compare(
     a: Annotated[Path | None, argument("[RUN]", "Folder of a run.")] = None,
     b: Annotated[
-        Path | None, argument("[OTHER]", "Without it, or without both: which difference so many questions can show.")
+        Path | None, argument("[OTHER]", "Without it, or without both: how small a difference can be shown.")
     ] = None,
     questions: Annotated[
         int | None, option("--questions", "N", "Instead of the run's number of questions.", min=1)
@@ -102,8 +102,8 @@ def compare(
 ) -> None:
     """Compare two runs question by question: intervals, a paired randomisation test, and what can be shown.
 
-    Which difference a set of questions can show is by McNemar's exact test for EM or Hit@1, after Card et al. (2020;
-    SPINACH, appendix C.2): it depends on how often the two systems disagree.
+    McNemar's exact test says how small a difference in EM or Hit@1 a set of questions can show (Card et al., 2020;
+    SPINACH, appendix C.2). This depends on how often the two systems disagree.
 
     For example: kbnav eval compare runs/first runs/second
     """

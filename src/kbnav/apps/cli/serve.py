@@ -96,7 +96,7 @@ def at(settings: Settings, host: str | None, port: int | None, **web: Any) -> Se
 def run_bot(
     of: Asking,
     edit: Annotated[bool, flag("--edit", "Really edit; without it, edits are printed as diffs.")] = False,
-    once: Annotated[bool, flag("--once", "Look once, see to what is open, and end.")] = False,
+    once: Annotated[bool, flag("--once", "Look once, answer what is open, and end.")] = False,
     as_json: Json = False,
 ) -> None:
     """Look for questions and answer them until interrupted. The wiki and the account are settings (bot.…).
@@ -113,7 +113,7 @@ def run_bot(
 
 
 def bot_status(
-    dry: Annotated[bool, flag("--dry", "Of dry runs, whose state is kept apart.")] = False,
+    dry: Annotated[bool, flag("--dry", "Show dry runs, whose state is kept apart.")] = False,
     as_json: Json = False,
 ) -> None:
     """List the questions the bot has seen, and how far each is. It may be running.

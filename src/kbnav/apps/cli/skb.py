@@ -131,7 +131,7 @@ def build(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Build an SKB. Killed, it goes on where it was when it is called again.
+    """Build an SKB. After a kill, give the same command again to continue.
 
     For example: kbnav skb build --nodes people.csv --edges knows.csv --out people.skb
     """
@@ -334,7 +334,7 @@ def _resumable(console: Console) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, ServiceError):
-        console.print("stopped; the same command goes on where it was", style="yellow")
+        console.print("stopped; the same command continues it", style="yellow")
         raise
 
 

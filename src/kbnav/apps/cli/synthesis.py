@@ -31,7 +31,7 @@ class Models:
     """The models of the pipeline; an empty one is that of ``extract``."""
 
     extract: Annotated[
-        str, option("--extract", "MODEL", "Make the questions by models: this one reads what a node's text meets.")
+        str, option("--extract", "MODEL", "Let models make the questions: this one reads what a node's text meets.")
     ] = ""
     fuse: Annotated[str, option("--fuse", "MODEL", "This one writes the query; default: that of --extract.")] = ""
     rewrite: Annotated[str, option("--rewrite", "MODEL", "This one rewrites it; default: that of --extract.")] = ""
@@ -71,10 +71,10 @@ class Models:
         try:
             made = synthesize_with_models(skb, wanted, wording, models, most=self.most, enough=enough, progress=_show)
         except BaseException:
-            print("stopped; replies are saved, and the same command goes on", file=sys.stderr)
+            print("stopped; replies are saved: the same command continues it", file=sys.stderr)
             raise
         if enough():
-            print(f"stopped at ${limit:g}; with more the same command goes on", file=sys.stderr)
+            print(f"stopped at ${limit:g}; with more the same command continues it", file=sys.stderr)
         return made
 
 
@@ -103,8 +103,8 @@ def synthesize(
 
     With --extract by language models in four steps, as STaRK does.
 
-    A model is a name, or NAME@URL or NAME@ENDPOINT (setting model_endpoints) for an endpoint of its own. Stopped, the
-    same command goes on: replies are saved beside the questions.
+    A model is a name, or NAME@URL or NAME@ENDPOINT (setting model_endpoints) for an endpoint of its own. Replies are
+    saved beside the questions, so the same command continues a stopped run.
 
     For example: kbnav eval synthesize --kb demo --count 20 --out made
     """

@@ -97,9 +97,9 @@ def train(
     base_url: BaseUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Train what retrieves or plans, on questions with their answers, for one SKB. Killed, the same command goes on.
+    """Train a retriever, planner or programs, on questions with answers; after a kill the same command continues it.
 
-    kbnav train KIND alone lists what --set may set of it.
+    kbnav train KIND alone lists its options for --set.
 
     For example: kbnav train dense --kb my.skb --dataset
     train.jsonl --validation val.jsonl --set epochs=3 --out my.dense

@@ -171,14 +171,20 @@ def _types(tokens: Sequence[Token], names: Sequence[str]) -> Iterator[TypeWord]:
 def _mentions(
     question: str, tokens: Sequence[Token], types: Sequence[TypeWord], function: frozenset[str], skb: SKB
 ) -> list[Mention]:
-    """Names in the question: the longest first, as they are written; where there is none, misspelled ones."""
+    """Names and ids in the question: the longest first, as they are written; where there is none, misspelled names."""
     kinds = {(one.first, one.end) for one in types}
     for edits in (0, None):
         found: list[Mention] = []
         for first, end in _spans(tokens, _LONGEST_NAME if edits == 0 else _LONGEST_MISSPELLED):
             if (first, end) in kinds or any(first < one.end and one.first < end for one in found):
                 continue
-            mention = _mention(question, tokens, first, end, function, skb, edits, types)
+            mention = _mention(question, tokens, first, end, function, skb, edits)
+            text = tokens[first].text
+            if not mention and _DIGITS.search(text) and (node := skb.nodes.ids.find(text)) >= 0 and end == first + 1:
+                typed = (one.name for one in types if one.end == first)  # "lamp 12"; elsewhere 12 is a number
+                mention = (
+                    None if text.isdecimal() and skb.type(node) not in typed else Mention(text, first, end, (node,))
+                )
             found += [mention] if mention else []
         if found:
             return sorted(found, key=lambda one: one.first)
@@ -186,16 +192,9 @@ def _mentions(
 
 
 def _mention(
-    question: str,
-    tokens: Sequence[Token],
-    first: int,
-    end: int,
-    function: frozenset[str],
-    skb: SKB,
-    edits: int | None,
-    types: Sequence[TypeWord],
+    question: str, tokens: Sequence[Token], first: int, end: int, function: frozenset[str], skb: SKB, edits: int | None
 ) -> Mention | None:
-    """A span as a name or an id, with or without a possessive ending; ``edits`` as of ``NameIndex.search``."""
+    """A span as a name, with or without a possessive ending; ``edits`` as of ``NameIndex.search``."""
     span = tokens[first:end]
     if skb.names is None or all(token.low in function | _ASKING for token in span):
         return None
@@ -208,9 +207,6 @@ def _mention(
             continue
         matches = skb.names.search(text, limit=_SAME_NAME, edits=edits)
         nodes = [match.number for match in matches if _is_meant(match, text, skb, bare=bare)]
-        if edits == 0 and len(span) == 1 and not nodes and (node := skb.nodes.ids.find(text)) >= 0:
-            typed = (one.name for one in types if one.end == first)  # "lamp 12"; elsewhere 12 is a number
-            nodes = [node] if not text.isdecimal() or skb.type(node) in typed else []
         if nodes:
             nodes.sort(key=lambda node: skb.graph.degree(node) == 0)
             return Mention(text, first, end, tuple(nodes))
@@ -296,8 +292,8 @@ class Paths:
         self._fits = lru_cache(maxsize=1024)(self._word_fits)
 
     def steps(self, kind: str) -> Sequence[Step]:
-        """What a type is linked by."""
-        return self._steps[kind]
+        """What a type is linked by; nothing for none."""
+        return self._steps.get(kind, ())
 
     def propose(self, reading: Reading, mention: Mention, node: int, kind: str) -> list[Path]:
         """Paths from ``node``, of type ``kind``, to the type that is asked for (to any, where none is), best first."""

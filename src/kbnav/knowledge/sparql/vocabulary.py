@@ -140,6 +140,7 @@ LABEL_SERVICE = "http://wikiba.se/ontology#label"
 
 INSTANCE_OF, SUBCLASS_OF, OCCUPATION, SEX = "P31", "P279", "P106", "P21"
 MALE, FEMALE = "Q6581097", "Q6581072"
+BIRTH, DEATH = "P569", "P570"
 
 CONCEPTS: Mapping[str, str] = MappingProxyType(TABLES["concepts"])
 """Everything that kbnav names by an id of Wikidata's, with its English label there."""

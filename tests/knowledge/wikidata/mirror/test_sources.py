@@ -214,7 +214,7 @@ def test_a_build_that_is_ended_goes_on_where_it_was(
     assert ended.returncode != 0
     assert not (tmp_path / "out").exists()
     if word == "disk":
-        assert "the same command goes on from there" in ended.stderr
+        assert "the same command continues it" in ended.stderr
     again = run("out")
     assert again.returncode == 0, again.stderr
     assert "going on with what was loaded before" in again.stdout

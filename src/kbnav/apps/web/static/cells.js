@@ -13,10 +13,10 @@ export function columnName(name, ranking = false) {
   return (ranking && RANKED[name]) || (name === "answer" ? t("rows.answer") : name);
 }
 
-/** The cells of some rows, a list for each row. */
-export function showCells(rows) {
+/** The cells of some rows, a list for each row; in an `open` result a no may be what is only not stated. */
+export function showCells(rows, open) {
   const years = (rows[0] || []).map((_, place) => onlyYears(rows.map((row) => row[place])));
-  return rows.map((row) => row.map((value, place) => cell(value, years[place])));
+  return rows.map((row) => row.map((value, place) => cell(value, years[place], open)));
 }
 
 /** Wikidata writes a date that is known to the year as its first of January; so is a column of nothing else. */
@@ -25,13 +25,13 @@ function onlyYears(values) {
   return dates.length > 1 && dates.every((value) => value.text.endsWith("-01-01"));
 }
 
-function cell(value, yearOnly) {
+function cell(value, yearOnly, open) {
   if (value === null) return h("td", { class: "none" }, "–");
   if (value.kind === "number") return h("td", { class: "number" }, h("span", { title: value.text }, grouped(value.text)));
   if (value.kind === "date") return h("td", { class: "date" }, h("span", { title: value.text }, dated(value.text, yearOnly, value.precision)));
   if (value.kind === "point" && located(value)) return h("td", { class: "point" }, h("span", { title: value.text, dir: "ltr" }, located(value)));
   if (value.kind === "unknown") return h("td", {}, h("em", {}, t("cell.unknown")));
-  if (value.kind === "truth") return h("td", {}, t(value.text === "true" ? "cell.yes" : "cell.no"));
+  if (value.kind === "truth") return h("td", {}, t(value.text === "true" ? "cell.yes" : open ? "cell.unstated" : "cell.no"));
   const image = isPicture(value);
   const shown = image ? fileName(value.href) : value.text;
   const text = value.href ? link(shown, value.href, { lang: value.language, "data-entity": value.id }) : h("span", { dir: "auto", lang: value.language }, shown);

@@ -8,6 +8,7 @@ import { evidenceButton } from "./evidence.js";
 import { number, t } from "./text.js";
 
 const PAGE = 50;
+const OPEN = ["partial copy", "split graph", "service failed"]; // kinds of nothing after which "no" is not known
 const SEARCHED = 10; // rows from which on they can be searched
 const FORMS = { csv: "CSV", tsv: "TSV", json: "JSON", nt: "RDF", xlsx: "Excel" };
 
@@ -23,15 +24,15 @@ export function keep(key, value) {
 
 /**
  * A view of a result; `base` is the address that its rows, files and statements are under, `title` what its files are
- * called after, `labelled` the query behind comments that name its ids. It has an `element`, and `files` for a line of actions. The picture is the one that the page's address has for `key`, else the one that the `query` asks for.
+ * called after, `labelled` the query behind comments that name its ids, `absence` which kind of nothing it is. It has an `element`, and `files` for a line of actions. The picture is the one that the page's address has for `key`, else the one that the `query` asks for.
  */
-export function showResult(result, base, title, { query, key, labelled } = {}) {
-  return new ResultView(result, base, title, query, key, labelled);
+export function showResult(result, base, title, { query, key, labelled, absence } = {}) {
+  return new ResultView(result, base, title, query, key, labelled, absence);
 }
 
 class ResultView {
-  constructor(result, base, title, query, key, labelled = "") {
-    Object.assign(this, { result, base, title, query, key, labelled });
+  constructor(result, base, title, query, key, labelled = "", absence = result.absence) {
+    Object.assign(this, { result, base, title, query, key, labelled, open: OPEN.includes(absence?.kind) });
     this.state = { start: 0, sort: "", descending: false, find: "", total: result.rows };
     this.asked = 0; // pages
     this.body = h("tbody");
@@ -126,7 +127,7 @@ class ResultView {
   }
 
   show(page) {
-    this.body.replaceChildren(...showCells(page.rows).map((cells, place) => {
+    this.body.replaceChildren(...showCells(page.rows, this.open).map((cells, place) => {
       const why = cells.length > 0 && h("td", { class: "because" }, evidenceButton(`${this.base}/evidence`, page.numbers[place], cells.length + 1));
       return h("tr", {}, cells, why);
     }));

@@ -128,7 +128,7 @@ export class RunView {
       nothing && !answer.note ? h("p", { class: "note" }, t("offline.unanswered")) : "",
       understood(answer.understood, this.ask),
       (nothing && this.holds?.()) || "");
-    const result = answer.result && showResult(answer.result, base, this.run.question, { query: answer.query, labelled: answer.query_labelled, key: this.offered.share ? "view" : this.run.id });
+    const result = answer.result && showResult(answer.result, base, this.run.question, { query: answer.query, labelled: answer.query_labelled, absence: answer.absence, key: this.offered.share ? "view" : this.run.id });
     this.found.replaceChildren(
       result?.element ?? "",
       answer.status === "stopped" ? "" : absent(answer.absence, answer.result?.columns.join() === "boolean"),

@@ -13,7 +13,7 @@ const SIDES = [["right", 9, 0], ["left", -9, 0], ["top", 0, -9], ["bottom", 0, 9
 const LETTERS = 12; // pixels of a graph's letters
 const NEAR = 1.3; // how far a small graph is enlarged
 const LINES = 6; // that colours tell apart
-const KINDS = ["soft", "accent", "bad", "good", "code-word", "code-variable"]; // colours of a graph's links, by what they state
+const KINDS = ["ink", "accent", "bad", "good", "code-word", "code-name"]; // colours of a graph's links, by what they state
 const STROKES = ["solid", "dashed", "dotted"];
 const DRAWN = { map: drawMap, timeline: drawTimeline, chart: drawChart, graph: drawGraph, images: showImages };
 const SERVICE = { map: "map", timeline: "timeline", graph: "graph", imagegrid: "images", table: "table", tree: "graph" };
@@ -38,7 +38,8 @@ const linkable = (cell) => Boolean(cell?.id || cell?.kind === "unknown");
 /** The places of the columns that have things, and of those whose things are properties. */
 function thingsOf(columns, rows) {
   const all = columns.flatMap((_, place) => (rows.some((row) => linkable(row[place])) ? [place] : []));
-  const relations = all.filter((place) => columns[place] === "predicate" || rows.every((row) => !row[place] || /^P\d+$/.test(row[place].id)));
+  const states = (place) => all.includes(place) && rows.every((row) => !row[place] || /^P\d+$/.test(row[place].id));
+  const relations = columns.flatMap((name, place) => (/^(predicate|property|relation)$/.test(name) || states(place) ? [place] : []));
   return { entities: all.filter((place) => !relations.includes(place)), relations };
 }
 
@@ -219,7 +220,7 @@ async function drawGraph({ base, columns, rows, numbers, labelled }, box) {
   const edges = links.map((one) => ({ data: { source: key(one.from), target: key(one.to), text: one.text } }));
   if (!document.getElementById("__________cytoscape_stylesheet")) document.head.append(h("meta", { id: "__________cytoscape_stylesheet" })); // or it would write a style that the policy refuses
   const { default: cytoscape } = await import("./vendor/cytoscape.js");
-  const [ink, soft, sea, accent] = ["ink", "soft", "sea", "accent"].map(colour);
+  const [ink, soft, edge, sea, accent] = ["ink", "soft", "edge", "sea", "accent"].map(colour);
   const count = (name) => links.filter((one) => one.text === name).length;
   const names = [...new Set(links.map((one) => one.text))].sort((one, other) => count(other) - count(one)); // one alone is said above the graph
   const kinds = names.length > 1 ? names.slice(0, KINDS.length) : [];
@@ -228,7 +229,7 @@ async function drawGraph({ base, columns, rows, numbers, labelled }, box) {
     style: [{ selector: "node", style: { ...text, label: "data(text)", width: 16, height: 16, "background-color": accent, "text-valign": "bottom", "text-margin-y": 3, "text-background-color": sea, "text-background-opacity": 0.8, "text-background-padding": 1 } },
       { selector: "node[kind = 'unknown']", style: { shape: "round-rectangle", "background-color": soft } },
       { selector: ".crowded", style: { "text-opacity": 0, "text-background-opacity": 0 } },
-      { selector: "edge", style: { ...text, label: names.length > 1 ? "data(text)" : "", color: soft, width: 1.5, "line-color": soft, "target-arrow-color": soft, "target-arrow-shape": "triangle", "curve-style": "bezier", "text-rotation": "autorotate", "text-background-color": sea, "text-background-opacity": 1, "text-background-padding": 2 } },
+      { selector: "edge", style: { ...text, label: names.length > 1 ? "data(text)" : "", color: soft, width: 1.5, "line-color": edge, "target-arrow-color": edge, "target-arrow-shape": "triangle", "curve-style": "bezier", "text-rotation": "autorotate", "text-background-color": sea, "text-background-opacity": 1, "text-background-padding": 2 } },
       ...kinds.map((name, place) => ({ selector: `edge[text = ${JSON.stringify(name)}]`, style: { "line-color": colour(KINDS[place]), "target-arrow-color": colour(KINDS[place]), "line-style": STROKES[place % STROKES.length] } }))],
     layout: { name: "fcose", animate: false, randomize: true, nodeSeparation: 60, idealEdgeLength: edges.length > 60 ? 60 : 90, nodeDimensionsIncludeLabels: true } });
   const { w, h: high } = graph.elements().boundingBox();
@@ -274,7 +275,7 @@ async function drawGraph({ base, columns, rows, numbers, labelled }, box) {
   });
   const button = (key, text, name) => h("button", { type: "button", title: t(name), "aria-label": t(name), onclick: keys[key] }, text);
   box.before(h("p", { class: "tools zoom" }, button("+", "+", "graph.nearer"), button("-", "−", "graph.farther"), button("0", t("graph.whole"), "graph.whole")));
-  box.before(h("p", { class: "keys" }, kinds.map((name, place) => h("span", { class: `${KINDS[place]} ${STROKES[place % STROKES.length]}` }, name))));
+  box.before(h("p", { class: "keys" }, kinds.map((name, place) => h("span", { class: `${KINDS[place]} ${STROKES[place % STROKES.length]}` }, name)), names.length > KINDS.length && h("span", {}, "…")));
   graph.on("tap", "node[href != '']", ({ target }) => window.open(target.data("href"), "_blank", "noopener"));
   const label = [t("graph.label", { n: edges.length }), names.length === 1 && names[0], listed && numbers.length > STATED && t("graph.rows", { n: STATED })].filter(Boolean).join(" · ");
   Object.entries({ tabindex: 0, role: "group", "aria-label": `${label}: ${[...nodes.values()].slice(0, 30).map((node) => node.data.text).join(", ")}` }).forEach(([name, value]) => box.setAttribute(name, value));

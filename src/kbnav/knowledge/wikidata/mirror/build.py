@@ -99,7 +99,7 @@ def build_mirror(
                 _let_go(error)
                 if (newest := _newest(work)) and not isinstance(error, KbnavError) and not saved.exists():
                     newest.rename(saved)
-                    error.add_note("; what was loaded is kept: the same command goes on from there")
+                    error.add_note("; what was loaded is kept: the same command continues it")
                 raise
             _put_in_place(work / MADE, out, work / REPLACED)
     except (OSError, sqlite3.Error) as error:
