@@ -167,7 +167,7 @@ def change(
 ) -> None:
     """Write into ``folder`` the store in ``old`` with other documents for some nodes, and edges that come and go.
 
-    What is large of it is linked: Oxigraph's tables are never written to again.
+    ``skb`` is the old one. What is large of the store is linked: Oxigraph's tables are never written to again.
     """
     from pyoxigraph import Store
 
@@ -175,14 +175,17 @@ def change(
         (link if file.suffix == ".sst" else shutil.copy2)(file, folder / file.name)
     kinds = [f"<{_TYPE_IRI}{name}>" for name in local_names(skb.type_names)]
     predicates = [f"<{_RELATION_IRI}{name}>" for name in local_names(skb.relation_names)]
-    store = Store(str(folder))
+    deleted, inserted = (
+        {f"{_iri(skb.id(one))} {predicates[kind]} {_iri(skb.id(other))} ." for one, kind, other in edges}
+        for edges in (gone, come)
+    )
     for node, fields in about:
-        iri = _iri(skb.id(node.number))
-        own = f"{{ {iri} ?p ?o FILTER(!STRSTARTS(STR(?p), '{_RELATION_IRI}')) }}"
-        store.update(f"DELETE {{ {iri} ?p ?o }} WHERE {own}; INSERT DATA {{ {_about(node, fields, iri, kinds)} }}")
-    for what, edges in (("DELETE", gone), ("INSERT", come)):
-        lines = (f"{_iri(skb.id(one))} {predicates[kind]} {_iri(skb.id(other))} ." for one, kind, other in edges)
-        store.update(f"{what} DATA {{ {' '.join(lines)} }}")
+        iri, old_one = _iri(skb.id(node.number)), skb.nodes.named(range(node.number, node.number + 1))
+        before, now = (set(_about(*pair, iri, kinds).splitlines()) for pair in (*old_one, (node, fields)))
+        deleted |= before - now
+        inserted |= now - before
+    store = Store(str(folder))
+    store.update(f"DELETE DATA {{ {' '.join(deleted)} }}; INSERT DATA {{ {' '.join(inserted)} }}")
     store.flush()
 
 

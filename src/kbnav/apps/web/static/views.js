@@ -86,7 +86,7 @@ async function drawMap({ rows, kinds }, box) {
   const at = kinds.indexOf("point");
   const map = L.map(box, { attributionControl: false, zoomSnap: 0.25, minZoom: 1, maxZoom: 14, maxBounds: [[-88, -220], [88, 220]] });
   L.polygon(rings.flatMap(outlines), { className: "land", interactive: false, stroke: false, renderer: L.svg({ padding: 1 }) }).addTo(map);
-  const marks = L.markerClusterGroup({ showCoverageOnHover: false, maxClusterRadius: rows.length > FEW ? 40 : 18,
+  const marks = L.markerClusterGroup({ showCoverageOnHover: false, maxClusterRadius: rows.length > FEW ? 40 : 28,
     iconCreateFunction: (cluster) => L.divIcon({ className: "cluster", html: String(cluster.getChildCount()), iconSize: [32, 32] }) });
   for (const row of rows) {
     const point = row[at]?.kind === "point" && pointOf(row[at]);

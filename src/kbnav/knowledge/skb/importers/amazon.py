@@ -165,8 +165,9 @@ class AmazonSource:
                     continue
                 fields = self._fields(record, goods, products.colours.get(place, ()))
                 linked.add(number, record, fields, products)
-                fields |= {"review": [*map(parse_json, said)], "qa": [*map(parse_json, asked)]}
-                yield stark_node(number, AMAZON_TYPES[0], fields, self.style)
+                node = stark_node(number, AMAZON_TYPES[0], fields, self.style)
+                said_of = {"review": [*map(parse_json, said)], "qa": [*map(parse_json, asked)]}
+                yield node._replace(fields={**node.fields, **said_of})
         number = int(products.positions.max(initial=-1)) + 1
         self._edges = list(linked.edges(number))
         for kind, known in zip(AMAZON_TYPES[1:], linked.known, strict=True):

@@ -251,20 +251,19 @@ def cells(path: Path, memory: int, reject: Reject | None = None) -> Iterator[tup
 
 
 PARTS = 128
-_LEVEL = 1
 _WAITING = 1 << 16
-"""Bytes of a part that are packed at once."""
+"""Bytes of a part that are written at once."""
 
 
 class Grouped:
-    """Lines by group number in packed temporary files, of which one of ``PARTS`` is in memory at a time."""
+    """Lines by group number in temporary files, of which one of ``PARTS`` is in memory at a time."""
 
     def __init__(self, groups: int, parts: int = PARTS) -> None:
         """``groups`` is how many there are; they are numbered from 0."""
         self._groups, self._parts = groups, max(1, min(parts, groups))
         self._open = ExitStack()
         self._folder = Path(self._open.enter_context(TemporaryDirectory(prefix="kbnav-")))
-        self._files: dict[int, io.BufferedWriter] = {}
+        self._files: dict[int, IO[bytes]] = {}
 
     def __enter__(self) -> Grouped:
         return self
@@ -276,8 +275,7 @@ class Grouped:
         """Put a line, which has no line break, behind those of its group."""
         part = group * self._parts // self._groups
         if part not in self._files:
-            file: Any = self._open.enter_context(gzip.GzipFile(self._path(part), "wb", _LEVEL))
-            self._files[part] = self._open.enter_context(io.BufferedWriter(file, _WAITING))
+            self._files[part] = self._open.enter_context(self._path(part).open("wb", _WAITING))
         self._files[part].write(b"%d %s\n" % (group, line))
 
     def __iter__(self) -> Iterator[list[bytes]]:
@@ -287,12 +285,12 @@ class Grouped:
         for part in range(self._parts):
             found: dict[int, list[bytes]] = {}
             if part in self._files:
-                with gzip.open(self._path(part), "rb") as lines:
-                    for packed in lines:
-                        number, _, line = packed.rstrip(b"\n").partition(b" ")
+                with self._path(part).open("rb") as lines:
+                    for one in lines:
+                        number, _, line = one.rstrip(b"\n").partition(b" ")
                         found.setdefault(int(number), []).append(line)
             for group in range(-(-part * self._groups // self._parts), -(-(part + 1) * self._groups // self._parts)):
                 yield found.pop(group, [])
 
     def _path(self, part: int) -> Path:
-        return self._folder / f"{part}.gz"
+        return self._folder / str(part)

@@ -32,7 +32,7 @@ from kbnav.errors import DataError, KbnavError, UsageError
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
 from kbnav.knowledge.wikidata.mirror.chosen import IDENTIFIERS, ITEMS, NODES, Chosen, Filter
-from kbnav.knowledge.wikidata.mirror.links import Picked
+from kbnav.knowledge.wikidata.mirror.links import TEXTS, TRUTHY, Picked
 from kbnav.knowledge.wikidata.mirror.search import build_index
 from kbnav.knowledge.wikidata.mirror.source import Feed, Lines, Piece, Progress, kind_of, pieces, written
 from kbnav.knowledge.wikidata.mirror.store import META, NAMES, TRIPLES, MirrorInfo, Source, read_info
@@ -332,7 +332,7 @@ class _Build:
         folder = self._work / f"{SAVED}.{self._saves + 1}"
         folder.mkdir()
         store.backup(str(folder / TRIPLES))
-        for path in (*self._files(ITEMS, IDENTIFIERS, NODES), *self._picked.files()):
+        for path in self._files(ITEMS, IDENTIFIERS, NODES, TEXTS, TRUTHY):
             os.link(path, folder / path.name)
         state = {
             "asked": self._asked,

@@ -18,7 +18,7 @@ from pathlib import Path
 from zlib import crc32
 
 import numpy as np
-from pyoxigraph import Quad, RdfFormat, parse
+from pyoxigraph import Literal, NamedNode, RdfFormat, parse
 
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.sparql import syntax
@@ -34,7 +34,7 @@ _BITS = 34
 """Of an entity's number."""
 _WAITING = 1 << 20
 """Lines and numbers that wait in memory to be written."""
-LABELS, DESCRIPTIONS, TRUTHY = "labels", "descriptions", "truthy"
+TEXTS, TRUTHY = "texts", "truthy"
 
 
 class Picked:
@@ -45,13 +45,11 @@ class Picked:
     """
 
     def __init__(self, folder: Path, here: v.Namespaces) -> None:
-        self._folder, self._wdt = folder, f"<{here.wdt}P".encode()
+        self._folder, self._here, self._wdt = folder, here, f"<{here.wdt}P".encode()
         wd = re.escape(here.wd.encode())
         self._entity = re.compile(rb"<%s([QPLE])([1-9]\d{0,9})(?:-([FS])([1-9]\d{0,6}))?>" % wd)
-        texts = {v.RDFS_LABEL: LABELS, v.ALT_LABEL: LABELS, v.DESCRIPTION: DESCRIPTIONS}
-        self._lines: dict[str, list[bytes]] = {LABELS: [], DESCRIPTIONS: []}
-        self._texts = {str(one).encode(): self._lines[kind] for one, kind in texts.items()}
-        self._truthy = array("q")
+        self._kept = {str(one).encode() for one in (v.RDFS_LABEL, v.ALT_LABEL, v.DESCRIPTION)}
+        self._texts, self._truthy = list[bytes](), array("q")
 
     def take(self, lines: Iterable[bytes]) -> None:
         """Pick from lines of N-Triples."""
@@ -64,9 +62,9 @@ class Picked:
                 if subject != before:
                     before, start = subject, self._number(subject)
                 truthy.extend((start, int(prop), self._number(value.rstrip(b". \t\r\n"))))
-            elif predicate in self._texts:
-                self._texts[predicate].append(line)
-        if len(truthy) + sum(map(len, self._lines.values())) > _WAITING:
+            elif predicate in self._kept:
+                self._texts.append(line)
+        if len(truthy) + len(self._texts) > _WAITING:
             self.write()
 
     def _number(self, term: bytes) -> int:
@@ -76,34 +74,27 @@ class Picked:
 
     def write(self) -> None:
         """Write what waits."""
-        waiting = {kind: b"".join(some) for kind, some in self._lines.items()} | {TRUTHY: self._truthy.tobytes()}
-        for kind, data in waiting.items():
-            if data:
-                (self._folder / f"{kind}.{len(self.files(kind)):06}").write_bytes(data)
-        for some in self._lines.values():
-            some.clear()
-        del self._truthy[:]
+        for kind, data in ((TEXTS, b"".join(self._texts)), (TRUTHY, self._truthy.tobytes())):
+            (self._folder / f"{kind}.{len(self.files(kind)):06}").write_bytes(data)
+        del self._texts[:], self._truthy[:]
 
-    def files(self, *kinds: str) -> list[Path]:
-        """What is written, of some kinds or all."""
-        return sorted(path for kind in kinds or (*self._lines, TRUTHY) for path in self._folder.glob(f"{kind}.*"))
+    def files(self, kind: str) -> list[Path]:
+        """What is written of a kind."""
+        return sorted(self._folder.glob(f"{kind}.*"))
 
-    def texts(self, kind: str) -> Iterator[Quad]:
-        """The triples of a kind of text, some perhaps twice."""
-        for path in self.files(kind):
-            yield from parse(path=path, format=RdfFormat.N_TRIPLES, lenient=True)
+    def texts(self) -> Iterator[tuple[str, Literal, NamedNode]]:
+        """Names and descriptions of items and properties with their predicates, some perhaps twice."""
+        for path in self.files(TEXTS):
+            for quad in parse(path=path, format=RdfFormat.N_TRIPLES, lenient=True):
+                entity = self._here.local_id(quad.subject.value) if isinstance(quad.subject, NamedNode) else ""
+                if entity[:1] in ("Q", "P") and isinstance(quad.object, Literal):
+                    yield entity, quad.object, quad.predicate
 
     def truthy(self) -> np.ndarray:
         """Truthy statements [n, 3], each once, by property and value."""
-        rows = np.concatenate([np.empty(0, np.int64), *(np.fromfile(one, np.int64) for one in self.files(TRUTHY))])
-        rows = rows.reshape(-1, 3)
+        rows = np.concatenate([np.fromfile(one, np.int64) for one in self.files(TRUTHY)]).reshape(-1, 3)
         rows = rows[np.lexsort((rows[:, 0], rows[:, 2], rows[:, 1]))]
         return rows[np.diff(rows, axis=0, prepend=0).any(axis=1)]
-
-
-def numbered(entities: Iterable[str]) -> np.ndarray:
-    """The numbers that stand for items and properties [n]."""
-    return np.fromiter((int(one[1:]) << 3 | _KINDS.index(one[0]) for one in entities), np.int64)
 
 
 def add_links(index: sqlite3.Connection, truthy: np.ndarray) -> None:

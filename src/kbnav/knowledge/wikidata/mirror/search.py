@@ -25,7 +25,7 @@ from pyoxigraph import Literal, NamedNode, Quad, QuerySolution, QuerySolutions, 
 
 from kbnav.errors import DataError
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
-from kbnav.knowledge.wikidata.mirror.links import DESCRIPTIONS, LABELS, SCHEMA, Picked, add_links, numbered
+from kbnav.knowledge.wikidata.mirror.links import SCHEMA, Picked, add_links
 from kbnav.knowledge.wikidata.mirror.store import NAMES
 
 _RUN = re.compile(
@@ -95,7 +95,7 @@ CREATE TABLE spelled (folded TEXT NOT NULL, entity INTEGER NOT NULL, language TE
 CREATE TABLE name (tier INTEGER NOT NULL, folded TEXT NOT NULL, entity INTEGER NOT NULL, language TEXT NOT NULL,
     label INTEGER NOT NULL, text TEXT NOT NULL,
     PRIMARY KEY (tier, folded, entity, language, label, text)) WITHOUT ROWID;
-CREATE TABLE description (entity INTEGER NOT NULL, text TEXT NOT NULL);
+CREATE TABLE description (entity TEXT NOT NULL, text TEXT NOT NULL);
 CREATE TABLE value (entity INTEGER NOT NULL, text TEXT NOT NULL);
 CREATE VIRTUAL TABLE words USING fts5 (
     names, descriptions, texts, content='', tokenize='unicode61 remove_diacritics 2');
@@ -109,7 +109,7 @@ CREATE INDEX value_entity ON value (entity);
 INSERT INTO words (rowid, names, descriptions, texts)
     SELECT number,
         split((SELECT group_concat(text, ' ') FROM (SELECT DISTINCT text FROM spelled WHERE entity = number))),
-        split((SELECT group_concat(text, ' ') FROM (SELECT DISTINCT text FROM description WHERE entity = number))),
+        split((SELECT group_concat(text, ' ') FROM (SELECT DISTINCT text FROM description WHERE entity = id))),
         split((SELECT group_concat(text, ' ') FROM (SELECT DISTINCT text FROM value WHERE entity = number)))
     FROM entity;
 DROP TABLE description;
@@ -171,17 +171,13 @@ def build_index(
         index.create_function("split", 1, split, deterministic=True)
         index.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + SCHEMA + _SCHEMA)
         numbers: dict[str, int] = {}
-        index.executemany(
-            "INSERT INTO spelled VALUES (?, ?, ?, ?, ?)",
-            (
-                (fold(text), numbers.setdefault(entity, len(numbers)), language, label, text)
-                for entity, text, language, label in _texts(picked.texts(LABELS), here)
-            ),
-        )
-        index.executemany(
-            "INSERT INTO description VALUES (?, ?)",
-            ((numbers[one[0]], one[1]) for one in _texts(picked.texts(DESCRIPTIONS), here) if one[0] in numbers),
-        )
+        for entity, text, predicate in picked.texts():
+            if predicate == v.DESCRIPTION:
+                index.execute("INSERT INTO description VALUES (?, ?)", (entity, text.value))
+            else:
+                number = numbers.setdefault(entity, len(numbers))
+                row = (fold(text.value), number, text.language or "und", predicate == v.RDFS_LABEL, text.value)
+                index.execute("INSERT INTO spelled VALUES (?, ?, ?, ?, ?)", row)
         truthy = picked.truthy()
         add_links(index, truthy)
         weights = _weights(store, truthy, numbers, here)
@@ -202,18 +198,10 @@ def build_index(
     return len(numbers), names
 
 
-def _texts(quads: Iterable[Quad], here: v.Namespaces) -> Iterator[tuple[str, str, str, bool]]:
-    """Entity, text and language of every triple that is a text of an item or property, and whether it is a label."""
-    for quad in quads:
-        entity = here.local_id(quad.subject.value) if isinstance(quad.subject, NamedNode) else ""
-        if entity[:1] in ("Q", "P") and isinstance(quad.object, Literal):
-            yield entity, quad.object.value, quad.object.language or "und", quad.predicate == v.RDFS_LABEL
-
-
 def _weights(store: Store, truthy: np.ndarray, numbers: dict[str, int], here: v.Namespaces) -> list[float]:
     """Logarithms of degrees: truthy statements that an entity is subject, property or value of, and its sitelinks."""
     ends = np.sort(np.concatenate([truthy[:, 0], truthy[:, 1] << 3 | 1, truthy[:, 2]]))
-    named = numbered(numbers)
+    named = np.fromiter((int(one[1:]) << 3 | (one[0] == "P") for one in numbers), np.int64)  # as ``Picked`` has them
     degrees = np.searchsorted(ends, named, "right") - np.searchsorted(ends, named)
     degrees = np.append(degrees, 0)  # of what has no name
     for row in _rows(store, f"SELECT ?s ?n {{ ?s {v.SITELINKS} ?n }}"):
