@@ -355,6 +355,6 @@ def test_a_server_starts_beside_an_array_whose_header_cannot_be_read(fresh_home,
 @pytest.mark.parametrize("together", ["mini + demo", "demo + mini"])
 def test_what_no_agent_asks_together_is_refused_at_the_start(fresh_home, together):
     settings = web_settings(fresh_home, "mini", together)
-    with pytest.raises(UsageError, match="demo: nodes of an SKB") as told, open_service(settings):
+    with pytest.raises(UsageError, match="demo: an SKB") as told, open_service(settings):
         pass
     assert len(str(told.value).splitlines()) == 1
