@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 import kbnav
+from kbnav.knowledge.open import bundled_mirror
 from tests.conftest import ROOT
 
 FILES = ("CHANGELOG.md", "CITATION.cff", "pyproject.toml", "src/kbnav/__init__.py")
@@ -158,6 +159,7 @@ def said(code: str, **environment: str) -> str:
 
 
 def test_an_answer_that_asks_no_model_imports_neither_an_http_client_for_models_nor_numpy(mini_home):
+    bundled_mirror(mini_home)
     answer, _, modules = said(ASK, KBNAV_HOME=str(mini_home)).rstrip().rpartition("\n")
     assert "polonium, radium" in answer
     assert not {"openai", "langchain_openai", "numpy"} & {*modules.split()}

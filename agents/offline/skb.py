@@ -397,6 +397,7 @@ class SkbAgenda(Agenda):
         said = {word.lower() for word in read.unused}
         grammar = set(free) - {reading.tokens[at].low for at in reading.words}
         strict = [one.casefold().split() for one in self.question.strict]
+        strict += [["after", str(year)] for bound, year in self.question.years if bound != "="]
         passed = {
             word for one in strict if len(one) > 1 for word in one
         } | _SUMMED.keys()  # of a bound, whatever texts say

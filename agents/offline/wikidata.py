@@ -303,7 +303,8 @@ class Reading:
             score += found
             if score > 0 or dated:
                 if wanted:
-                    score += 0.4 if wanted in relation.kinds else -0.4
+                    named = question.asks != "place" or any(relevance(fold(question.hint), [fold(label)]))
+                    score += 0.4 if named and wanted in relation.kinds else -0.4
                 score -= 0.6 * (not edges) + 0.5 * (name in self.words.each((INSTANCE_OF, SUBCLASS_OF)))
                 fitting = dated if wanted == "time" else wanted != "item" or relation.kinds != {"time"}
                 answers = fitting or question.kind == "yes-no" or not edges
@@ -528,8 +529,10 @@ class WikidataAgenda(Agenda):
         super().__init__(toolbox, state, context)
         self.words, self.told = words, lexicon(self.language).told
         last = next((turn for turn in reversed(state["history"]) if turn.outcome.query), None)
+        self.asked = set[str]()
         if last and not self.question.phrases and (self.question.asks or self.question.kind == "count"):
             self.question = replace(self.question, phrases=read_question(last.question, self.language).phrases)
+            self.asked = {last.outcome.query}  # "and where?" is no longer who it was
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
@@ -572,7 +575,7 @@ class WikidataAgenda(Agenda):
         text = " ".join(phrase.text for phrase in question.phrases)
         ordered = sorted([*first, *second], key=lambda one: text.find(one.text) if one.text in text else len(text))
         reading = Reading.of(question, ordered, seen, self.state["history"], self.words)
-        tried: set[str] = set()
+        tried = set(self.asked)
         sure = [name for name in reading.names[:2] if name.score >= _SURE] or reading.names[:1]
         # Two sure names together, else the surest; then the next; then none.
         for focus in (*filter(None, (sure, reading.names[len(sure) :][:1])), ()):
