@@ -646,6 +646,8 @@ class WikidataAgenda(Agenda):
         """Nothing may be left out of a no, of a class alone, or beside a link of any kind."""
         things = set(re.findall(r"\bwd:(Q\d+)", query))
         of_class = things == set(_OF_CLASS.findall(query)) and "ORDER BY" not in query
+        if of_class and not {*map(fold, unused)}.isdisjoint(map(fold, lexicon(self.language).adjectives)):
+            return True  # all elements are no answer to which is heavy
         beside = {word for one in self.question.phrases if not one.named for word in content_words(fold(one.text))}
         # "Where" says of what kind of thing, and two names say what links them.
         unsaid = (len(things) < 2 or "?link" in query) and self.question.asks != "place" and bool(beside)

@@ -170,6 +170,7 @@ UNUSED = [
     ("Which elements have atomic number 80?", ["80"]),
     ("Which country has the largest area?", ["area"]),
     ("Which city is the largest?", ["largest"]),
+    ("Which element is heavy?", ["heavy"]),
     ("Which elements are heavier than iron?", ["heavier"]),
     ("Was Marie Curie born in Paris?", ["born"]),
     ("Was Marie Curie born in France?", ["born"]),
