@@ -86,10 +86,11 @@ def told_words(question: Question, unused: Sequence[str], language: str, query: 
     """Those of the words that a query leaves out that mean something beside it.
 
     Neither words of little meaning do, nor what the question word says ("in which year"), nor a superlative that sorts.
+    A second question word does.
     """
     words = lexicon(language)
-    sorting = words.measures.keys() if "ORDER BY" in query else ()
-    return tuple(one for one in unused if fold(one) not in {*words.light, *question.hint.split(), *sorting})
+    said = {*words.light, *question.hint.split(), *(words.measures if "ORDER BY" in query else ())}
+    return (*(one for one in unused if fold(one) not in said), *question.second)
 
 
 def telling(words: Sequence[str], language: str) -> set[str]:

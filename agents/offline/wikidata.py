@@ -47,6 +47,10 @@ _LIKELY, _SURE = 0.2, 1.0
 _MISSPELLED = 85
 """Of 100, how alike a word and what may be meant are."""
 _RUNGS = {"exact": 1.0, "near": 0.85, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}
+_HAS = ("did ", "do ", "does ", "had ", "has ", "have ", "hat ", "hatte ", "haben ", "hatten ")
+"""How a question begins that does not ask what something is."""
+_WHAT = r"(?i)\W*(?:(?:what|who) (?:is|was)|(?:was|wer) (?:ist|war)|qui est|qu[eé] es|quién es)(?: an?| the)? "
+_US = re.compile(r"(?i)\b(?:i|you|we|ich|du|wir|je|tu|vous|yo|tú)\b")
 _SEVERAL = "Of several answers it is not clear which one is meant: name it."
 _KINDS = {"time": "time", "number": "number", "person": "item", "place": "item"}
 """Kinds of the values that answer what is asked."""
@@ -339,11 +343,9 @@ class Reading:
             path += [fits] if fits else []
         for length in range(len(path), 0, -1) if first.edges else ():
             kinds = [*["wikibase-item"] * (length - 1), last]
-            steps = [
-                next((found for found in fits if kind in ("", found.datatype)), None)
-                for fits, kind in zip(path, kinds, strict=False)
-            ]
-            taken = [step for step in steps if step]
+            pairs = zip(path, kinds, strict=False)
+            fitting = ([found for found in fits if kind in ("", found.datatype)] for fits, kind in pairs)
+            taken = [some[0] for some in fitting if some]
             if len(taken) == length:
                 onwards = "/".join(f"wdt:{step.id}" for step in taken)
                 names = ", then ".join([first.label, *(step.label for step in taken)])
@@ -356,10 +358,8 @@ class Reading:
         if self.kind and not self.question.measure and not self.question.years and not unlinked:
             linked = "".join(f" ?answer ?link{number} wd:{name.best} ." for number, name in enumerate(focus))
             thought = f"Members of the class {self.kind} that have to do with what the question names."
-            members, links = (
-                self._values(f"{self._of_kind} .{linked}", thought),
-                " ".join(re.findall(r"\?link\d", linked)),
-            )
+            members = self._values(f"{self._of_kind} .{linked}", thought)
+            links = " ".join(re.findall(r"\?link\d", linked))
             alike = f"{{ SELECT DISTINCT {links} WHERE {{ {self._of_kind} .{linked} }} }}{linked}"
             whole = _whole(alike, f"{self._of_kind} .") if focus else ""
             yield members._replace(whole=whole)
@@ -398,31 +398,41 @@ class Reading:
 
     def _checks(self, focus: Segment, ranked: Sequence[Relation]) -> Iterator[Hypothesis]:
         """Yes/no questions: whether two entities are linked, or whether one has a property at all."""
-        subject, own = f"wd:{focus.best}", [relation for relation in ranked if relation.entity == focus.best]
         others = [name for name in self.names if name.text != focus.text]
         other = next((name for name in others if name.named or name.exact), None)
-        if other is None and not others:
+        if other and self._one_of(focus):
+            focus, other = other, focus
+        subject, own = f"wd:{focus.best}", [relation for relation in ranked if relation.entity == focus.best]
+        if other is None:
             found = [*(relation.property_id for relation in own if relation.edges), *property_hits(self.besides(focus))]
-            for property_id in found[:1]:
+            for property_id in () if others else found[:1]:
                 either = f"{{ {subject} wdt:{property_id} ?value }} UNION {{ ?value wdt:{property_id} {subject} }}"
                 yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} has any {property_id}.")
-        if other is None:
             return
-        value = f"wd:{other.best}"
+        value, member = f"wd:{other.best}", self._one_of(other)
+        has = self.question.text.casefold().startswith(_HAS)
         linking = [relation for relation in own if any(edge.fact.id == other.best for edge in relation.edges)]
         sure = [relation for relation in own if relation.score >= _SURE and "item" in relation.kinds]
-        for relation in (*linking, *(relation for relation in sure if relation.edges))[:1]:
+        for relation in (*linking, *(one for one in sure if one.edges and (has or not member)))[:1]:
             thought = f"Checking {relation.label} between {focus.text} and {other.text}."
             best = relation.triple(value)
             if linking:  # a preferred statement may hide it
                 stated = re.sub(r"wdt:(P\d+) (\S+) \.", r"p:\1 ?statement . ?statement ps:\1 \2 ;", best)
                 best = f"{{ {best} }} UNION {{ {stated} wikibase:rank wikibase:NormalRank }}"
+            elif member:
+                best = f"{{ {best} }} UNION {{ {relation.triple('?member')} {member} }}"
             yield Hypothesis(f"ASK {{ {best} }}", thought)
             return
-        ways = (*filter(None, [self._path(INSTANCE_OF, SUBCLASS_OF)]), "?link")
-        either = " UNION ".join(f"{{ {subject} {way} {value} }}" for way in ways)
-        either += f" UNION {{ {value} ?link {subject} }}"
+        path = self._path(INSTANCE_OF, SUBCLASS_OF)
+        more = member and f"{subject} ?link ?member . {member}" if has else path and f"{subject} {path} {value}"
+        ways = filter(None, (f"{subject} ?link {value}", f"{value} ?link {subject}", more))
+        either = " UNION ".join(f"{{ {way} }}" for way in ways)
         yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} is, or is linked to, {other.text}.")
+
+    def _one_of(self, name: Segment) -> str:
+        """What makes ``?member`` a member of what is named with "a"; else empty."""
+        path, one = self._path(INSTANCE_OF), rf"(?i)\b(?:an?|any|eine?[mnrs]?|une?) {re.escape(name.text)}"
+        return f"?member {path} wd:{name.best} ." if path and re.search(one, self.question.text) else ""
 
     def _superlatives(self, focus: Sequence[Segment], dimension: str, order: str) -> Iterator[Hypothesis]:
         """The member of a class with the most or the least of a quantity: one that is named, else the adjective's."""
@@ -530,7 +540,8 @@ class WikidataAgenda(Agenda):
         self.words, self.told = words, lexicon(self.language).told
         last = next((turn for turn in reversed(state["history"]) if turn.outcome.query), None)
         self.asked = set[str]()
-        if last and not self.question.phrases and (self.question.asks or self.question.kind == "count"):
+        left_out = not self.question.phrases and not _US.search(self.question.text)
+        if last and left_out and (self.question.asks or self.question.kind == "count"):
             self.question = replace(self.question, phrases=read_question(last.question, self.language).phrases)
             self.asked = {last.outcome.query}  # "and where?" is no longer who it was
 
@@ -540,12 +551,15 @@ class WikidataAgenda(Agenda):
         found = self.seen.searches.values()
         lost = [search.query for search in found if search.rung == "none" and search.query in self.question.text]
         lost = [one for one in lost if not any(one != other and other in one for other in lost)]
+        said = {word for search in found if search.rung != "none" for part in search.matched for word in part.split()}
+        rest = [word for one in lost if not said.isdisjoint(one.split()) for word in one.split() if word not in said]
+        lost = [one for one in lost if said.isdisjoint(one.split())]
         text = whole = self.state["question"].strip()
         for search in found:
             if fuzz.ratio(search.query, search.suggestion) >= _MISSPELLED:
                 text = text.replace(search.query, search.suggestion)
         instead = (text,) if text != whole and " " in whole else ()  # one word alone is a greeting as often as a name
-        unused = left_out or (() if lost else self.question.strict)
+        unused = left_out or (() if lost else (*self.question.strict, *rest))
         self.understood = Understood(unused=unused or tuple(lost), instead=instead)
         if self.state["history"] and self.question.pronoun == "many":
             self.note = _SEVERAL
@@ -553,7 +567,8 @@ class WikidataAgenda(Agenda):
             self.note = f"{none}."
         elif reads(self.language):
             named = ", ".join(self.told["word"].format(word=word) for word in unused or lost)
-            self.note = self.told["unused" if unused else "unnamed" if lost else "nothing"].format(words=named)
+            none = "nothing" if self.question.phrases else "empty"
+            self.note = self.told["unused" if unused else "unnamed" if lost else none].format(words=named)
         else:
             self.note = why_unread(self.state["question"], self.language)
         if self.seen.rows:
@@ -563,8 +578,7 @@ class WikidataAgenda(Agenda):
         """Search, look, and query; at the end the words that the first query left out, where they were too many."""
         question, seen, length = self.question, self.seen, len(self.state["path"])
         refused: tuple[str, ...] = ()
-        measure = question.measure[0] if question.measure else ""
-        extra = [Phrase(measure)] if measure not in ("", "date") else []
+        extra = [Phrase(one) for one in (question.measure or ())[:1] if one not in ("", "date")]
         wanted = dict.fromkeys([*question.phrases, *extra])
         first = sorted(wanted, key=lambda phrase: not phrase.named)[:_SEARCHES]
         yield [("search_entities", f"Looking up “{one.text}”.", {"query": searched_as(one)}) for one in first]
@@ -581,7 +595,7 @@ class WikidataAgenda(Agenda):
         for focus in (*filter(None, (sure, reading.names[len(sure) :][:1])), ()):
             if length < ROOM:
                 yield [lookup for place, name in enumerate(focus) for lookup in _lookups(name, reading)[: 2 - place]]
-            for one in reading.hypotheses(focus):
+            for one in (*self._described(focus), *reading.hypotheses(focus)):
                 probe, thought = one.probe, one.thought
                 if probe in tried:
                     continue
@@ -609,6 +623,13 @@ class WikidataAgenda(Agenda):
                     yield [(FINISH, FITS, {"result": number, "answer": self._sentence(probe)})]
         return refused
 
+    def _described(self, focus: Sequence[Segment]) -> Iterator[Hypothesis]:
+        """What one thing is, where nothing else is asked of it."""
+        if len(focus) == 1 and re.fullmatch(rf"{_WHAT}{re.escape(focus[0].text)}\W*", self.question.text):
+            for code in dict.fromkeys((self.language, "en")):
+                told = f'wd:{focus[0].best} schema:description ?text . FILTER(LANG(?text) = "{code}")'
+                yield Hypothesis(f"SELECT (STR(?text) AS ?answer) WHERE {{ {told} }}", "Reading what it is.")
+
     def _narrowed(self, one: Hypothesis) -> tuple[Doubt, ...]:
         """That a condition leaves out most of what it could, or a value is not known of all that are compared."""
         counts = [int(cell) for row in self.seen.cells.get(one.whole, ()) for cell in row if cell.isdigit()]
@@ -628,7 +649,7 @@ class WikidataAgenda(Agenda):
 
     def _sentence(self, query: str) -> str:
         """The answer in words where the values alone would not say what they are; else empty."""
-        ids, life = set(entity_ids(query)), self.words.each((BIRTH, DEATH))
+        ids, life = entity_ids(query.split("?member")[0]), self.words.each((BIRTH, DEATH))
         stated = [edge for one in ids for edge in self.seen.edges.get(one, ()) if edge.direction == "out"]
         facts = list[Claim]()
         true = bool(self.seen.cells[query])
@@ -645,14 +666,13 @@ class WikidataAgenda(Agenda):
 
     def _leaves_too_much(self, query: str, unused: Sequence[str]) -> bool:
         """Nothing may be left out of a no, of a class alone, or beside a link of any kind."""
-        things = set(re.findall(r"\bwd:(Q\d+)", query))
+        things = set(re.findall(r"\bwd:(Q\d+)", query))  # two say what links them
         of_class = things == set(_OF_CLASS.findall(query)) and "ORDER BY" not in query
         if of_class and not {*map(fold, unused)}.isdisjoint(map(fold, lexicon(self.language).adjectives)):
             return True  # all elements are no answer to which is heavy
-        beside = {word for one in self.question.phrases if not one.named for word in content_words(fold(one.text))}
-        unsaid = (len(things) < 2 or "?link" in query) and bool(beside)  # two names say what links them
-        unsaid = unsaid and telling(list(beside), self.language) <= set(map(fold, unused))
-        false, link = self.seen.cells.get(query) == [], query.startswith("SELECT") and "?link" in query
+        beside = [word for one in self.question.phrases if not one.named for word in content_words(fold(one.text))]
+        unsaid = len(things) < 2 and bool(beside) and telling(beside, self.language) <= set(map(fold, unused))
+        false, link = self.seen.cells.get(query) == [], "?link" in query
         rows, needed = self.seen.rows.get(query, 0), of_class or unsaid or false or link or not reads(self.language)
         return leaves_too_much(self.question, unused, self.language, rows=rows, all_needed=needed)
 

@@ -103,6 +103,7 @@ COUNTS = "{ SELECT (COUNT(?p) AS ?n) { wd:Q1 wdt:P1082 ?p } } { SELECT (COUNT(?q
     ("query", "evidence"),
     [
         ("ASK { wd:Q1 wdt:P36 wd:Q2 }", {"capital Poseidonis"}),
+        ("ASK { wd:Q1 ?link wd:Q2 }", {"capital Poseidonis"}),
         ("SELECT (COUNT(?people) AS ?n) { wd:Q1 wdt:P1082 ?people }", {"population 10", "population 12"}),
         ("SELECT ?c { { SELECT ?c { wd:Q1 wdt:P36 ?c } } }", {"capital Poseidonis"}),
         ("SELECT ?n { { SELECT (COUNT(?p) AS ?n) { wd:Q1 wdt:P1082 ?p } } }", {"population 10", "population 12"}),

@@ -56,7 +56,7 @@ class Lexicon:
     unread: str = ""
     """What to tell where a question in it led to nothing."""
     told: Mapping[str, str] = field(default_factory=dict)
-    """Where nothing answers: ``unnamed``, ``unused`` with ``{words}``, each a ``word``; ``nothing``. And ``no``."""
+    """Of no answer: ``unnamed``, ``unused`` with ``{words}``, each a ``word``; ``nothing``, ``empty``. And ``no``."""
 
 
 def why_unread(question: str, language: str) -> str:

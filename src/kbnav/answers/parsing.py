@@ -67,6 +67,8 @@ class Question:
     comparative: tuple[str, Order] | None = None
     years: tuple[tuple[str, int], ...] = ()
     pronoun: Literal["", "m", "f", "any", "many"] = ""
+    second: tuple[str, ...] = ()
+    """Question words after the first, as in "who and when"."""
     strict: tuple[str, ...] = ()
     """What makes another question of it: "not", superlatives and comparatives, "each", "80", "over 80"."""
 
@@ -84,9 +86,8 @@ def read_question(text: str, language: str) -> Question:
     code = language.split("-")[0]
     phrases = _unspaced(bare, words) if code in _UNSPACED else _spaced(bare, words, capitals=code != "de")
     lowered = " ".join(token.casefold() for token in _TOKEN.findall(bare)) if code not in _UNSPACED else bare
-    spaced = code not in _UNSPACED
     # By the first question word; of those that begin at the same place, the longest.
-    edge = " " if spaced else ""
+    edge = "" if code in _UNSPACED else " "
     padded, asking = f"{edge}{lowered}{edge}", {part: f"{edge}{part}{edge}" for part in words.asks}
     places = [(padded.index(whole), -len(part), part) for part, whole in asking.items() if whole in padded]
     asks: Asks = words.asks[min(places)[2]] if places else ""
@@ -96,10 +97,10 @@ def read_question(text: str, language: str) -> Question:
     elif any(f"{edge}{start}{edge}" in padded for start in words.count):
         kind = "count"
     tokens = lowered.split()
-    adjective = next(
-        (words.adjectives[b] for a, b in pairwise(tokens) if a in ("how", "wie") and b in words.adjectives), ""
-    )
-    found = [*quoted, *phrases, *([Phrase(adjective)] if adjective else [])]
+    asked = [b for a, b in pairwise(tokens) if a in ("how", "wie") and b in words.adjectives][:1]
+    found = [*quoted, *phrases, *(Phrase(words.adjectives[one]) for one in asked)]
+    if all(len(word) < 3 and word.isascii() for phrase in found for word in phrase.text.split()):
+        found = quoted  # "am I"
     said = [b for a, b in pairwise(["", *tokens]) if b.isdigit() and a not in words.classes and not _YEAR.fullmatch(b)]
     counted = [*_BOUND.findall(bare), *said]
     turning = {*NEGATIONS, *_GROUPS, *words.measures, *words.comparatives}
@@ -108,13 +109,12 @@ def read_question(text: str, language: str) -> Question:
         tuple(dict.fromkeys(found)),
         kind,
         asks,
-        " ".join(
-            [words.hints.get(asks, ""), *(words.verbs[token] for token in tokens if token in words.verbs)]
-        ).strip(),
+        " ".join(filter(None, (words.hints.get(asks), *map(words.verbs.get, tokens)))),
         next((words.measures[token] for token in tokens if token in words.measures), None),
         next((words.comparatives[token] for token in tokens if token in words.comparatives), None),
         tuple((_BOUNDS.get(a, "="), int(b)) for a, b in pairwise(["", *tokens]) if _YEAR.fullmatch(b)),
         pronoun(text, language),
+        tuple(b for a, b in pairwise(tokens[1:]) if a in ("and", "und", "et", "y") and b in words.asks),
         tuple(dict.fromkeys([*(one for one in _TOKEN.findall(bare) if one.casefold() in turning), *counted])),
     )
 

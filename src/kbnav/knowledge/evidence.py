@@ -164,7 +164,7 @@ class _Details:
         if known:
             self._add_statements(kb.execute_query(self._query(known), language=language))
         quoted = [*chain(*self._links.values(), *(chain(*some.values()) for some in self._references.values()))]
-        ends = (end for one in told for end in (one.subject, one.value))
+        ends = (end for one in told for end in (one.subject, one.value, Term("uri", one.property)))
         beside = (value for some in self._values.values() for _, _, value in some[:_MOST_BESIDE])
         terms = (*ends, *beside, *(link.value for link in quoted))
         named |= {link.property for link in quoted} | {self._words.entity_id(term.value) for term in terms}
@@ -174,7 +174,7 @@ class _Details:
 
     def completed(self, one: Evidence) -> Evidence:
         if not one.statement:
-            return one
+            return replace(one, property=self._words.entity_id(one.property) or one.property)
         rank = self._ranks.get(one.statement, "")
         beside = self._values.get((one.subject.value, one.property), [])
         own = (value for _, node, value in beside if node == one.statement == one.value.value)

@@ -381,7 +381,6 @@ class _Writer:
         if steps and steps[-1].kind == "*":
             step = steps.pop()
             if self._is_wider(step.parts[0].name):
-                self._noted["with_subclasses"][what] = None
                 what = self._say("or_below", value=what)
             else:
                 what = self._say("or_reached", value=what, property=self._noun(step.parts[0]))
