@@ -83,10 +83,9 @@ def unused_words(question: Question, known: Callable[[str], bool]) -> tuple[str,
 
 
 def told_words(question: Question, unused: Sequence[str], language: str, query: str) -> tuple[str, ...]:
-    """Those of the words that a query leaves out that mean something beside it.
+    """Those of the words that a query leaves out that mean something beside it, and a second question word.
 
     Neither words of little meaning do, nor what the question word says ("in which year"), nor a superlative that sorts.
-    A second question word does.
     """
     words = lexicon(language)
     said = {*words.light, *question.hint.split(), *(words.measures if "ORDER BY" in query else ())}

@@ -47,8 +47,7 @@ _LIKELY, _SURE = 0.2, 1.0
 _MISSPELLED = 85
 """Of 100, how alike a word and what may be meant are."""
 _RUNGS = {"exact": 1.0, "near": 0.85, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}
-_HAS = ("did ", "do ", "does ", "had ", "has ", "have ", "hat ", "hatte ", "haben ", "hatten ")
-"""How a question begins that does not ask what something is."""
+_HAS = ("did ", "do ", "does ", "had ", "has ", "have ", "hat ", "hatte ", "haben ", "hatten ")  # not what it is
 _WHAT = r"(?i)\W*(?:(?:what|who) (?:is|was)|(?:was|wer) (?:ist|war)|qui est|qu[eé] es|quién es)(?: an?| the)? "
 _US = re.compile(r"(?i)\b(?:i|you|we|ich|du|wir|je|tu|vous|yo|tú)\b")
 _SEVERAL = "Of several answers it is not clear which one is meant: name it."
@@ -358,11 +357,10 @@ class Reading:
         if self.kind and not self.question.measure and not self.question.years and not unlinked:
             linked = "".join(f" ?answer ?link{number} wd:{name.best} ." for number, name in enumerate(focus))
             thought = f"Members of the class {self.kind} that have to do with what the question names."
-            members = self._values(f"{self._of_kind} .{linked}", thought)
             links = " ".join(re.findall(r"\?link\d", linked))
             alike = f"{{ SELECT DISTINCT {links} WHERE {{ {self._of_kind} .{linked} }} }}{linked}"
             whole = _whole(alike, f"{self._of_kind} .") if focus else ""
-            yield members._replace(whole=whole)
+            yield self._values(f"{self._of_kind} .{linked}", thought)._replace(whole=whole)
 
     def _qualified(self, focus: Segment) -> Iterator[Hypothesis]:
         """Statements with qualifiers: a date that is given, or a qualifier that is asked for."""
@@ -634,10 +632,9 @@ class WikidataAgenda(Agenda):
         """That a condition leaves out most of what it could, or a value is not known of all that are compared."""
         counts = [int(cell) for row in self.seen.cells.get(one.whole, ()) for cell in row if cell.isdigit()]
         every, kept = counts if len(counts) == 2 else (0, 0)
-        told = f"{kept:,} / {every:,}"
-        if "ORDER BY" in one.probe:
-            return (Doubt("compared", told),) if kept < every else ()
-        return (Doubt("class", told),) if 2 * kept < every else ()
+        compared = "ORDER BY" in one.probe
+        doubt = Doubt("compared" if compared else "class", f"{kept:,} / {every:,}")
+        return (doubt,) if (kept if compared else 2 * kept) < every else ()
 
     def _valueless(self) -> str:
         """What was asked for and is stated to have no value, as "spouse: no value"; else empty."""

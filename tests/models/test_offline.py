@@ -234,7 +234,7 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
         ("Did Humphry Davy win a Nobel Prize?", "✗ (no such statement here)"),
         ("Did Marie Curie discover an element?", "✓"),
         ("Was Marie Curie a city?", "✗ (no such statement here; instance of: human)"),  # born in one
-        ("Is France a country?", "✓ (instance of: country)"),
+        ("Is France a country?", "✓"),
         ("What is tungsten?", "chemical element with symbol W and atomic number 74"),
         ("Ist Paris die Hauptstadt von Deutschland?", "✗ (keine solche Aussage hier; Hauptstadt: Berlin)"),
     ],

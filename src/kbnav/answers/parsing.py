@@ -121,9 +121,8 @@ def read_question(text: str, language: str) -> Question:
 
 def pronoun(text: str, language: str) -> Literal["", "m", "f", "any", "many"]:
     """Whether the text points back to an earlier question, and to whom; "are there" and "gibt es" do not."""
-    pronouns = lexicon(language).pronouns
     tokens = [token.casefold() for token in _TOKEN.findall(_EXPLETIVE.sub(" ", text))]
-    return next((pronouns[token] for token in tokens if token in pronouns), "")
+    return next(filter(None, map(lexicon(language).pronouns.get, tokens)), "")
 
 
 def beyond(question: Question, named: Collection[str]) -> str:

@@ -36,6 +36,7 @@ def test_a_query_is_told_condition_by_condition():
         "  - discoverer or inventor von [answer]: Marie Curie",
         "  - [answer] ist ein Exemplar von: chemical element, oder von einer Unterklasse davon",
     ]
+    assert said("ASK { wd:Q64 (wdt:P31|wdt:P279)/wdt:P279* wd:Q7186 }")[-1].startswith("  - Berlin, ")  # no remark
     assert said(query, "fr")[0] == "Énumère [answer], chacun une fois, où :"
     assert said(query, "es")[0] == "Enumera [answer], cada uno una vez, donde:"
     assert said(query, "eo") == said(query)
