@@ -499,7 +499,7 @@ async def aretrieve(query: str, *, kb: AnyKB | None = None, k: int = 10, **how: 
 def _ranking_of(how: AgentSource, query: str, k: int, cancellation: Cancellation | None = None) -> Answer:
     from kbnav.retrieval.base import retrieved
 
-    if not isinstance(k, int) or k < 1:
+    if k < 1:
         raise UsageError(f"k is how many nodes are wanted, 1 or more, not {k!r}")
     with how.opening() as kb:
         settings = how.settings(kb)
