@@ -5,7 +5,8 @@
     python -m benchmarks.growth --tables
 
 The triples are the slice of Wikidata in the shared data, grown by ``benchmarks/_grown.py``. A build runs in a process
-of its own; its phases (triples, names, values) are measured one by one, the peak of memory too. Queries go to a served
+of its own; its phases (triples, names, values) are measured one by one, the peak of memory too; the
+store's files are merged beside the names. Queries go to a served
 mirror: idioms, the gold queries of ``benchmarks/mirror.py`` about the slice's own items, whose rows must be those of
 the slice alone, and eight readers at once. Each size is saved as it ends, in ``benchmarks/results/growth.json``.
 ``--part`` measures only the build of a part, as ``kbnav mirror build --keep 'P31/P279*=Q5'`` cuts it from the same
