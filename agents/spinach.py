@@ -113,10 +113,7 @@ def refuse_skbs(kb: Joint) -> None:
     """Raises UsageError where one of several knowledge bases is an SKB."""
     skbs = [name for name, one in kb.parts.items() if kb_kind(one) == "skb"]
     if skbs:
-        raise UsageError(
-            f"{', '.join(skbs)}: nodes of an SKB are ranked and not queried, so that no agent asks it together with "
-            "others; ask it by itself"
-        )
+        raise UsageError(f"{', '.join(skbs)}: an SKB cannot be asked together with others; ask it alone")
 
 
 @dataclass(frozen=True)

@@ -193,11 +193,12 @@ class QueryEnding:
 
 
 def _explores(query: str) -> bool:
-    """Whether a query asks which properties there are: that it has no rows says nothing of the question."""
+    """Whether a query asks which properties or subclasses there are: no rows of it say nothing of the question."""
     with suppress(QuerySyntaxError):
         elements = [element for group in read_query(query).groups for element in group.elements]
         patterns = [pattern for element in elements if isinstance(element, Triples) for pattern in element.patterns]
-        return any(not isinstance(pattern.verb, Path) for pattern in patterns)
+        verbs = [pattern.verb.text() if isinstance(pattern.verb, Path) else "" for pattern in patterns]
+        return "" in verbs or {*verbs} == {"rdfs:subClassOf"}
     return False
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from itertools import chain, combinations, pairwise, product
+from itertools import chain, combinations, product
 from urllib.parse import unquote
 
 from kbnav.agents.common.state import State
 from kbnav.agents.offline.policy import QUANTITIES, Agenda, Calls
 from kbnav.answers.language import fold, singular
 from kbnav.answers.lexicon import lexicon, why_unread
-from kbnav.answers.parsing import NEGATIONS, pronoun
-from kbnav.answers.relevance import relevance
+from kbnav.answers.parsing import pronoun
+from kbnav.answers.relevance import content_words, relevance
 from kbnav.answers.tables import Term
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.questions import Mention, Path, Paths, Reading, Step, leftover, name_words, one_is_asked, read
@@ -42,13 +42,13 @@ _YEARS = frozenset(["date", "inception", "date of birth"])
 """Quantities that are a point in time: of several fields the only one that is a number is meant."""
 _STEM = 3
 """Letters of a word that a relation's may begin with."""
+_COMPOUND = 4
+"""Letters of a word that a document may have within another, as ``sleep`` in sleepwalker."""
 _LINKS = 8
 """Relations that are named where a question was not understood."""
 _COMPARABLE = 'FILTER(isNumeric(?value) || REGEX(STR(?value), "^[0-9]{4}-[0-9][0-9]"))'
 """What can be sorted: numbers and dates."""
-_BOUNDS = frozenset(["under", "over", "above", "below", "fewer", "than"])
-_OPERATORS = NEGATIONS | _BOUNDS | _SUMMED.keys() | {"more", "less", "plus", "más"}
-_OPERATORS |= {"best", "worst", "beste", "besten", "meilleur", "mejor"}
+_OPERATORS = _SUMMED.keys() | {"more", "less", "plus", "más", "best", "worst", "beste", "besten", "meilleur", "mejor"}
 """Words that change what a question asks for: where one was not understood, nothing else is an answer."""
 
 
@@ -392,12 +392,16 @@ class SkbAgenda(Agenda):
         self.understood = read = self._understood(mentions, paths, found[0])
         if unknown := self._names_nowhere(read.unused):
             return [(FINISH, f"Nothing here is called “{' '.join(unknown)}”, and no text says so.", {"nodes": []})]
-        reading, known = self._reading, lexicon(self.language)
+        reading = self._reading
         free, telling = self._free(paths), self._telling(paths)
         said = {word.lower() for word in read.unused}
         grammar = set(free) - {reading.tokens[at].low for at in reading.words}
-        bounds = {word for word, behind in pairwise(free) if word in _BOUNDS and behind[:1].isdigit()}
-        changing = (_OPERATORS | known.measures.keys()) & (said | grammar | bounds | set(free) & _SUMMED.keys())
+        strict = [one.casefold().split() for one in self.question.strict]
+        strict += [["after", str(year)] for bound, year in self.question.years if bound != "="]
+        passed = {
+            word for one in strict if len(one) > 1 for word in one
+        } | _SUMMED.keys()  # of a bound, whatever texts say
+        changing = _OPERATORS.union(*strict) & (said | grammar | passed & set(free))
         guessed = telling and any(not step.relation for path in paths for step in path.steps)
         guessed = guessed and (reading.tokens[0].low == "what" or said.issuperset(telling))
         if guessed or self.question.kind == "count" or changing:
@@ -424,7 +428,8 @@ class SkbAgenda(Agenda):
         light = self._told | (known.light - known.adjectives.keys())
 
         def says(text: str) -> bool:
-            return fold(text) in document or relevance(text, [document])[0] > 0
+            words = [word for word in content_words(fold(text)) if len(word) < _COMPOUND or word not in document]
+            return not any(relevance(word, [document])[0] == 0 for word in words)
 
         begun = [one for one in mentions if one.end > one.first and started.isdisjoint(one.nodes)]
         places = {one.first: one.text for one in begun if paths or not says(one.text)}

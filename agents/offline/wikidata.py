@@ -7,7 +7,7 @@ would see there; it knows no facts. Which queries it can write says ``Reading.hy
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, groupby, pairwise
@@ -35,7 +35,7 @@ from kbnav.knowledge.sparql.vocabulary import (
     entity_ids,
     text_literal,
 )
-from kbnav.runs.trajectory import FINISH, QUERY, Doubt, DoubtKind, Turn, Understood
+from kbnav.runs.trajectory import FINISH, QUERY, Doubt, Turn, Understood
 from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 
@@ -118,13 +118,12 @@ class Relation:
 class Hypothesis(NamedTuple):
     """A query to try, and, where that has rows, the one that answers (the same, but for counts).
 
-    ``narrows`` is what its last condition is, of which is told how much it leaves out; ``whole`` counts that.
+    ``whole`` counts what it is a part of, and how much of that its last condition keeps.
     """
 
     probe: str
     thought: str
     final: str = ""
-    narrows: DoubtKind | None = None
     whole: str = ""
 
 
@@ -304,7 +303,8 @@ class Reading:
             score += found
             if score > 0 or dated:
                 if wanted:
-                    score += 0.4 if wanted in relation.kinds else -0.4
+                    named = question.asks != "place" or any(relevance(fold(question.hint), [fold(label)]))
+                    score += 0.4 if named and wanted in relation.kinds else -0.4
                 score -= 0.6 * (not edges) + 0.5 * (name in self.words.each((INSTANCE_OF, SUBCLASS_OF)))
                 fitting = dated if wanted == "time" else wanted != "item" or relation.kinds != {"time"}
                 answers = fitting or question.kind == "yes-no" or not edges
@@ -322,7 +322,7 @@ class Reading:
         if self.kind:
             thought = f"{label} fits the question; only members of the class {self.kind} are asked for."
             members = self._values(f"{triple} {self._of_kind} .", thought)
-            yield members._replace(narrows="class", whole=_whole(triple, f"{self._of_kind} ."))
+            yield members._replace(whole=_whole(triple, f"{self._of_kind} ."))
         yield from self._chains(relation, name)
 
     def _chains(self, first: Relation, name: Segment) -> Iterator[Hypothesis]:
@@ -362,7 +362,7 @@ class Reading:
             )
             alike = f"{{ SELECT DISTINCT {links} WHERE {{ {self._of_kind} .{linked} }} }}{linked}"
             whole = _whole(alike, f"{self._of_kind} .") if focus else ""
-            yield members._replace(narrows="class" if focus else None, whole=whole)
+            yield members._replace(whole=whole)
 
     def _qualified(self, focus: Segment) -> Iterator[Hypothesis]:
         """Statements with qualifiers: a date that is given, or a qualifier that is asked for."""
@@ -437,7 +437,7 @@ class Reading:
             query = f"SELECT ?answer WHERE {{ {pattern} }} ORDER BY {order}(?value) LIMIT 1"
             thought = f"Sorting members of the class {self.kind} by {measure} and taking the first."
             whole = _whole(f"{linked}{self._of_kind} .", f"?answer wdt:{measure} ?value .")
-            yield Hypothesis(query, thought, "", "compared", whole)
+            yield Hypothesis(query, thought, "", whole)
 
     def unused(self, query: str, language: str) -> tuple[str, ...]:
         """Words of the question that nothing in a query stands for.
@@ -475,21 +475,6 @@ class Reading:
         years = [str(year) for _, year in self.question.years]
         more = (word for word in (*self.question.strict, *years) if not known(word))
         return tuple(dict.fromkeys([*unused_words(self.question, known), *more]))
-
-
-def _told(facts: Iterable[Claim]) -> str:
-    return "; ".join(f"{fact.label}: {fact.text}" for fact in facts)
-
-
-def _linking(reading: Reading, query: str) -> list[SeenEdge]:
-    """The first statement seen that links the two things that a query names."""
-    ids = set(entity_ids(query))
-    return [
-        edge
-        for one in ids
-        for edge in reading.seen.edges.get(one, ())
-        if edge.fact.id in ids and edge.fact.property_id in ids and edge.direction == "out"
-    ][:1]
 
 
 def _whole(wide: str, narrow: str) -> str:
@@ -542,34 +527,33 @@ class WikidataAgenda(Agenda):
 
     def __init__(self, toolbox: Toolbox, words: Vocabulary, state: State, context: Context) -> None:
         super().__init__(toolbox, state, context)
-        self.words = words
+        self.words, self.told = words, lexicon(self.language).told
         last = next((turn for turn in reversed(state["history"]) if turn.outcome.query), None)
+        self.asked = set[str]()
         if last and not self.question.phrases and (self.question.asks or self.question.kind == "count"):
             self.question = replace(self.question, phrases=read_question(last.question, self.language).phrases)
+            self.asked = {last.outcome.query}  # "and where?" is no longer who it was
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
         left_out = yield from self._tried()
-        told, found = lexicon(self.language).told, self.seen.searches.values()
+        found = self.seen.searches.values()
         lost = [search.query for search in found if search.rung == "none" and search.query in self.question.text]
         lost = [one for one in lost if not any(one != other and other in one for other in lost)]
         text = whole = self.state["question"].strip()
         for search in found:
             if fuzz.ratio(search.query, search.suggestion) >= _MISSPELLED:
                 text = text.replace(search.query, search.suggestion)
-        instead = (text,) * (
-            text != whole and " " in whole
-        )  # one misspelled word alone is a greeting as often as a name
+        instead = (text,) if text != whole and " " in whole else ()  # one word alone is a greeting as often as a name
         unused = left_out or (() if lost else self.question.strict)
         self.understood = Understood(unused=unused or tuple(lost), instead=instead)
         if self.state["history"] and self.question.pronoun == "many":
             self.note = _SEVERAL
         elif none := self._valueless():
             self.note = f"{none}."
-        elif told and reads(self.language):
-            self.note = told["unused" if unused else "unnamed" if lost else "nothing"].format(
-                words=", ".join(told["word"].format(word=word) for word in unused or lost)
-            )
+        elif reads(self.language):
+            named = ", ".join(self.told["word"].format(word=word) for word in unused or lost)
+            self.note = self.told["unused" if unused else "unnamed" if lost else "nothing"].format(words=named)
         else:
             self.note = why_unread(self.state["question"], self.language)
         if self.seen.rows:
@@ -591,7 +575,7 @@ class WikidataAgenda(Agenda):
         text = " ".join(phrase.text for phrase in question.phrases)
         ordered = sorted([*first, *second], key=lambda one: text.find(one.text) if one.text in text else len(text))
         reading = Reading.of(question, ordered, seen, self.state["history"], self.words)
-        tried: set[str] = set()
+        tried = set(self.asked)
         sure = [name for name in reading.names[:2] if name.score >= _SURE] or reading.names[:1]
         # Two sure names together, else the surest; then the next; then none.
         for focus in (*filter(None, (sure, reading.names[len(sure) :][:1])), ()):
@@ -622,35 +606,41 @@ class WikidataAgenda(Agenda):
                 if number:
                     told = told_words(question, unused, self.language, probe)
                     self.understood = Understood(unused=told, doubts=self._narrowed(one))
-                    yield [(FINISH, FITS, {"result": number, "answer": self._sentence(reading, probe)})]
+                    yield [(FINISH, FITS, {"result": number, "answer": self._sentence(probe)})]
         return refused
 
     def _narrowed(self, one: Hypothesis) -> tuple[Doubt, ...]:
         """That a condition leaves out most of what it could, or a value is not known of all that are compared."""
-        counts = [cell for row in self.seen.cells.get(one.whole, ()) for cell in row]
-        every, kept = map(int, counts) if len(counts) == 2 and all(map(str.isdigit, counts)) else (0, 0)
-        most = 1 if one.narrows == "compared" else 2
-        return (Doubt(one.narrows, f"{kept:,} / {every:,}"),) if one.narrows and kept * most < every else ()
+        counts = [int(cell) for row in self.seen.cells.get(one.whole, ()) for cell in row if cell.isdigit()]
+        every, kept = counts if len(counts) == 2 else (0, 0)
+        told = f"{kept:,} / {every:,}"
+        if "ORDER BY" in one.probe:
+            return (Doubt("compared", told),) if kept < every else ()
+        return (Doubt("class", told),) if 2 * kept < every else ()
 
     def _valueless(self) -> str:
         """What was asked for and is stated to have no value, as "spouse: no value"; else empty."""
-        tried, none = " ".join(self.seen.rows), lexicon(self.language).told.get("none", "no value")
-        facts = [(one, edge.fact) for one, edges in self.seen.edges.items() for edge in edges]
-        without = [(f"wd:{one} wdt:{fact.property_id} ", fact) for one, fact in facts if fact.text == "no value"]
-        return next((f"{fact.label}: {none}" for pattern, fact in without if pattern in tried), "")
+        for one, edges in self.seen.edges.items():
+            for fact in (edge.fact for edge in edges if edge.fact.text == "no value"):
+                if f"wd:{one} wdt:{fact.property_id} " in " ".join(self.seen.rows):
+                    return f"{fact.label}: {self.told.get('none', fact.text)}"
+        return ""
 
-    def _sentence(self, reading: Reading, query: str) -> str:
+    def _sentence(self, query: str) -> str:
         """The answer in words where the values alone would not say what they are; else empty."""
-        if query.startswith("ASK"):
-            linked, true = _linking(reading, query), self.seen.cells[query]
-            why = _told(chain.from_iterable((edge.fact, *edge.qualifiers) for edge in linked)) if true else ""
-            why = why or ("" if true else self._valueless() or lexicon(self.language).told.get("no", ""))
-            return ("✓" if true else "✗") + (f" ({why})" if why else "")
-        born, died = self.words.of(BIRTH), self.words.of(DEATH)
-        if f"wdt:{born} ?answer" not in query or self.question.asks == "time":
-            return ""
-        facts = [edge.fact for one in entity_ids(query) for edge in self.seen.edges.get(one, ())]
-        return _told(fact for fact in facts if fact.property_id in (born, died) and fact.text)
+        ids, life = set(entity_ids(query)), self.words.each((BIRTH, DEATH))
+        stated = [edge for one in ids for edge in self.seen.edges.get(one, ()) if edge.direction == "out"]
+        facts = list[Claim]()
+        if self.seen.cells[query] and query.startswith("ASK"):
+            linked = [edge for edge in stated if {edge.fact.id, edge.fact.property_id} <= ids]
+            facts = [fact for edge in linked[:1] for fact in (edge.fact, *edge.qualifiers)]
+        elif life and f"wdt:{life[0]} ?answer" in query and self.question.asks != "time":
+            facts = [edge.fact for edge in stated if edge.fact.property_id in life and edge.fact.text]
+        text = "; ".join(f"{fact.label}: {fact.text}" for fact in facts)
+        if not query.startswith("ASK"):
+            return text
+        sign, why = ("✓", text) if self.seen.cells[query] else ("✗", self._valueless() or self.told.get("no", ""))
+        return f"{sign} ({why})" if why else sign
 
     def _leaves_too_much(self, query: str, unused: Sequence[str]) -> bool:
         """Nothing may be left out of a no, of a class alone, or beside a link of any kind."""

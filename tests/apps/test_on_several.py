@@ -62,7 +62,7 @@ def test_an_evaluation_runs_gold_queries_on_the_one_that_they_name(kbnav, tmp_pa
     [
         (("ask", "--kb", "shop", "--kb", "shop", QUESTION), "shop is named twice"),
         (("ask", "--kb", "shop", "--kb", "palces", QUESTION), "did you mean 'places'"),
-        (("ask", "--kb", "shop", "--kb", "demo", QUESTION), "demo: nodes of an SKB"),
+        (("ask", "--kb", "shop", "--kb", "demo", QUESTION), "demo: an SKB"),
         (("check", "--kb", "shop + places"), "tries one knowledge base"),
     ],
 )

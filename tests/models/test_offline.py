@@ -69,6 +69,7 @@ def test_it_answers_most_of_the_mini_mirrors_questions(runs: dict[str, Run]) -> 
     [
         ("Who discovered radium in 1898?", "And polonium?", ["Q37463", "Q7186"]),
         ("Who discovered polonium?", "and when?", ["1898-01-01T00:00:00Z"]),
+        ("Who discovered radium?", "and where?", ["Q90"]),
         ("Where was Marie Curie born?", "And who was her husband?", ["Q37463"]),
         ("Who was the husband of Marie Curie?", "Where was he born?", ["Q90"]),
         ("Who was the husband of Marie Curie?", "When was she born?", ["1867-11-07T00:00:00Z"]),
@@ -134,21 +135,6 @@ def test_an_answer_names_the_words_that_are_no_part_of_its_query(agent: Agent):
 
 
 @pytest.mark.parametrize(
-    "question",
-    [
-        "Who is the husband of Marie Curie's favourite former colleague?",
-        "Which elements glow blue underwater in Warsaw and were discovered by Marie Curie?",
-        "Which elements were not discovered by Humphry Davy?",
-        "Welche Elemente wurden nicht von Marie Curie entdeckt?",
-    ],
-)
-def test_too_many_words_left_over_are_refused(agent: Agent, question: str):
-    outcome, understood = reading(agent, question)
-    assert (outcome.status, outcome.table) == ("no answer", None)
-    assert understood.unused
-
-
-@pytest.mark.parametrize(
     ("question", "answer"),
     [
         ("Wer hat eigentlich heute wirklich genau Polonium entdeckt?", "Marie Curie, Pierre Curie"),
@@ -175,6 +161,10 @@ def test_what_a_name_stands_for_can_be_said(agent: Agent):
 
 
 UNUSED = [
+    ("Who is the husband of Marie Curie's favourite former colleague?", ["favourite", "former", "colleague"]),
+    ("Which elements glow blue underwater in Warsaw and were discovered by Marie Curie?", ["glow", "blue"]),
+    ("Which elements were not discovered by Humphry Davy?", ["not"]),
+    ("Welche Elemente wurden nicht von Marie Curie entdeckt?", ["nicht"]),
     ("Which elements have an atomic number over 80?", ["over 80"]),
     ("elements with atomic number over 80", ["over 80"]),
     ("Which elements have atomic number 80?", ["80"]),
@@ -226,18 +216,13 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
     [
         ("How old is Marie Curie?", "date of birth: 1867-11-07; date of death: 1934-07-04"),
         ("Wie alt wurde Marie Curie?", "Geburtsdatum: 1867-11-07; Sterbedatum: 1934-07-04"),
+        ("Where was radium discovered?", "Paris"),
         ("Is Berlin the capital of Germany?", "✓ (capital: Berlin)"),
         ("Was Saint Petersburg the capital of Russia?", "✓ (capital: Saint Petersburg; end time: 1918)"),
         ("Was Henry Cavendish ever married?", "✗ (spouse: no value)"),
+        ("Did Marie Curie discover oxygen?", "✗ (no such statement here)"),
         ("Ist Paris die Hauptstadt von Deutschland?", "✗ (keine solche Aussage hier)"),
     ],
 )
 def test_a_bare_value_is_told_with_what_it_is(agent: Agent, question: str, said: str):
     assert ask(agent, question).outcome.text == said
-
-
-def test_a_question_about_what_is_not_stated_is_not_answered_with_false(agent: Agent):
-    outcome, _ = reading(agent, "Did Marie Curie discover oxygen?")
-    assert outcome.text == "✗ (no such statement here)"
-    assert outcome.table is not None
-    assert outcome.table.boolean is False

@@ -85,6 +85,7 @@ def test_what_is_named_so_is_the_thing_itself_and_no_node_without_a_name(tmp_pat
         ("Which suppliers did he visit?", "earlier question"),
         ("How many lamps are from 1990?", "year"),
         ("Where are all suppliers?", "of Supplier alone"),
+        ("Which supplier is the longest?", "of Supplier alone"),
     ],
 )
 def test_what_is_beyond_its_rules_is_no_answer_and_says_why(agent: Agent, tmp_path: Path, question: str, why: str):

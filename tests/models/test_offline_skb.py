@@ -244,6 +244,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
         ("What is the telephone of Acme Ltd?", "", "“telephone”", ("telephone",)),
         ("Which products of low cost are less than 10?", "", "“10”", ("10",)),
         ("Which products are not in stock?", "", "“not”", ("not",)),
+        ("Which products are in stock since 2005?", "", "“2005”", ("since", "2005")),
+        ("Which lamp is no longer in stock?", "", "“no”", ("no", "longer")),  # "no" is in Nordic, and no word of it
         ("How many products have stock?", "", "“stock”", ()),
     ],
 )

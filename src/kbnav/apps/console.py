@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kbnav.agents.common.state import UNCOUNTED
+from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import AnswerTable, Ranking
 from kbnav.apps.evidence import absence_text, answer_table, evidence_data
 from kbnav.errors import QuerySyntaxError
@@ -153,10 +154,11 @@ def _understood_line(understood: Understood, query: str) -> str:
 
 def _answer_lines(run: Run) -> RenderableType:
     outcome = run.outcome
+    gave_up = outcome.stop == "gave up" and outcome.note  # which says why
     head = {
         "answered": ("", ""),
         "best effort": ("Out of budget; the best found so far: ", "bold yellow"),
-        "no answer": (f"{outcome.nothing} ", "bold red"),
+        "no answer": ("No answer was found. " if gave_up else f"{outcome.nothing} ", "bold red"),
         "refused": ("The model refused. ", "bold red"),
         "failed": ("" if outcome.note == ON_REQUEST else "The run failed. ", "bold red"),
     }[outcome.status]
@@ -169,7 +171,8 @@ def _answer_lines(run: Run) -> RenderableType:
         parts.append(Text(printable(line), style="dim"))
     parts += [Text(f"Doubt: {printable(doubt.text)}", style="yellow") for doubt in outcome.doubts]
     if outcome.status == "no answer" and run.model == OFFLINE and (known := EXAMPLES.get(str(run.settings.get("kb")))):
-        parts.append(Text("\n  ".join(("Questions that are answered here:", *known[:3])), style="dim"))
+        nearest = sorted(known, key=lambda one: -relevance(run.question, [one])[0])
+        parts.append(Text("\n  ".join(("Questions that are answered here:", *nearest[:3])), style="dim"))
     if outcome.error:
         parts.append(Text(printable(outcome.error), style="dim"))
     if outcome.table is not None and outcome.table.boolean is not None:

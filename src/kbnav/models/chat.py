@@ -131,7 +131,7 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
     except openai.APIConnectionError as error:
         if odd := out_of_bounds(error):
             raise BadResponse(f"the model's endpoint is not to be trusted: {odd}") from error
-        raise ServiceError(f"the model's endpoint cannot be reached: {_line(error)}") from error
+        raise ServiceError(f"the model's endpoint cannot be reached: is base_url right? {_line(error)}") from error
     except openai.APIError as error:  # 429, 5xx after the client's own retries
         raise ServiceError(f"the model's endpoint keeps failing: {_line(error)}") from error
     except ValidationError as error:

@@ -58,14 +58,14 @@ class RetrievalOptions(Options):
     """Options that every retrieval system has."""
 
     candidates: tuple[str, ...] = ()
-    """Node types that may answer. None named: products on STaRK's Amazon, papers on its MAG, else any."""
+    """Node types that may answer. Default: products on STaRK's Amazon, papers on its MAG, else any."""
 
 
 class ComposedOptions(RetrievalOptions):
     """Options of a system that is made of others."""
 
     stages: Mapping[str, Mapping[str, Any]] = {}
-    """Options of those others by name, as ``bm25.relations=true`` sets one."""
+    """Options of the systems that it is made of, by name, as in ``bm25.relations=true``."""
 
     @property
     @abstractmethod

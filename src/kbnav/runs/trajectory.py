@@ -56,8 +56,8 @@ DOUBTS: Mapping[DoubtKind, str] = MappingProxyType(
         "limit": "The query ends after {about} rows, and has as many: there may be more.",
         "units": "Amounts in different units are compared as plain numbers: {about}.",
         "several": "Things with several values of what is compared, each compared by itself: {about}.",
-        "compared": "Things that have a value of what is compared, of all that are meant: {about}.",
-        "class": "Things of the class asked for, of all that are linked so; of the others it is not stated: {about}.",
+        "compared": "Not all could be compared; those with a value: {about}.",
+        "class": "Most of what is linked so is left out; stated to be of the class asked for: {about}.",
     }
 )
 """Each kind in words; ``{about}`` is what the doubt is about."""

@@ -31,8 +31,6 @@ def test_the_first_screen_is_light_and_a_pasted_query_is_run_as_one(page, server
     page.wait_for_selector(".welcome li button")
     assert 0 < sum(loaded) < FIRST_LOAD
     assert "Wikidata" in page.inner_text(".welcome h2")
-    page.click("#write")
-    page.wait_for_selector(".typed .cm-content")
     paste(page, server.url, "?n", ["1", "2"])
     assert page.locator(".typed .rows tbody tr").count() == 2
     assert page.locator(".run:not(.typed)").count() == 0
@@ -121,9 +119,7 @@ def test_unknown_values_are_no_bar_and_what_is_counted_is_on_whole_numbers(page,
     assert page.locator(".rows em").all_inner_texts() == ["unknown value"]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_chosen_view_is_kept_by_the_address(page, server, scheme):
-    page.emulate_media(color_scheme=scheme)
+def test_the_chosen_view_is_kept_by_the_address(page, server):
     page.goto(server.url)
     ask(page, MARIE)
     wait_for_the_end(page)

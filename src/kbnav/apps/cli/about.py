@@ -21,7 +21,7 @@ from kbnav.settings.model import explained, kb_names
 from kbnav.settings.plugins import did_you_mean
 from kbnav.settings.systems import SystemEntry, kb_kind
 
-_KBS = {"wikibase": "Wikidata", "skb": "SKBs"}
+_KBS = {"wikibase": "Wikidata", "sparql": "endpoints", "several": "several at once", "skb": "SKBs"}
 _NEEDS = {"model": "a language model", "vectors": "vectors in the SKB", "training": "training"}
 _COMMANDS = {"agent": "ask", "retriever": "retrieve"}
 

@@ -138,7 +138,8 @@ def own_dataset(name: str, folder: Path) -> Dataset:
         read = named(name, GROUP)
     except KeyError:
         known = [*NAMES, *(point.name for point in points(GROUP))]
-        raise UsageError(f"no dataset {name!r}{did_you_mean(name, known) or '; known: ' + ', '.join(known)}") from None
+        hint = f"; kbnav eval dataset list prints those that are known, and your own is a file, as {name}.jsonl"
+        raise UsageError(f"no dataset {name!r}{did_you_mean(name, known) or hint}") from None
     if not callable(read):
         raise UsageError(f"{name}: a {type(read).__name__} is no function that reads a dataset")
     found = read(folder)

@@ -12,6 +12,11 @@ export function understood(read, ask) {
     read.instead.length > 0 && ask && h("p", {}, t("read.instead"), " ", read.instead.map((question) => choice(question, "", () => ask(question)))));
 }
 
+function ofAll(about) {
+  const [n, all] = about.split(" / ");
+  return { n, all };
+}
+
 const DOUBTS = {
   truth: () => t("doubt.truth"),
   count: () => t("doubt.count"),
@@ -23,8 +28,8 @@ const DOUBTS = {
   limit: (about) => t("doubt.limit", { about }),
   units: (about) => t("doubt.units", { about }),
   several: (about) => t("doubt.several", { about }),
-  compared: (about) => t("doubt.compared", { about }),
-  class: (about) => t("doubt.class", { about }),
+  compared: (about) => t("doubt.compared", ofAll(about)),
+  class: (about) => t("doubt.class", ofAll(about)),
 };
 
 /** What speaks against an answer, or with `note` what of a question without one was not understood and is not in the note, in one box: what of the question was not used, and one line for each other kind; one that is newer than this page is told as it came. A whole date says its year. */

@@ -86,7 +86,7 @@ async function drawMap({ rows, kinds }, box) {
   const at = kinds.indexOf("point");
   const map = L.map(box, { attributionControl: false, zoomSnap: 0.25, minZoom: 1, maxZoom: 14, maxBounds: [[-88, -220], [88, 220]] });
   L.polygon(rings.flatMap(outlines), { className: "land", interactive: false, stroke: false, renderer: L.svg({ padding: 1 }) }).addTo(map);
-  const marks = L.markerClusterGroup({ showCoverageOnHover: false, maxClusterRadius: rows.length > FEW ? 40 : 18,
+  const marks = L.markerClusterGroup({ showCoverageOnHover: false, maxClusterRadius: rows.length > FEW ? 40 : 28,
     iconCreateFunction: (cluster) => L.divIcon({ className: "cluster", html: String(cluster.getChildCount()), iconSize: [32, 32] }) });
   for (const row of rows) {
     const point = row[at]?.kind === "point" && pointOf(row[at]);
@@ -228,6 +228,7 @@ async function drawGraph({ base, columns, rows, numbers, labelled }, box) {
   const graph = cytoscape({ container: box, elements: [...nodes.values(), ...edges], minZoom: 0.05, maxZoom: 3,
     style: [{ selector: "node", style: { ...text, label: "data(text)", width: 16, height: 16, "background-color": accent, "text-valign": "bottom", "text-margin-y": 3, "text-background-color": sea, "text-background-opacity": 0.8, "text-background-padding": 1 } },
       { selector: "node[kind = 'unknown']", style: { shape: "round-rectangle", "background-color": soft } },
+      { selector: ".above", style: { "text-valign": "top", "text-margin-y": -3 } },
       { selector: ".crowded", style: { "text-opacity": 0, "text-background-opacity": 0 } },
       { selector: "edge", style: { ...text, label: names.length > 1 ? "data(text)" : "", color: soft, width: 1.5, "line-color": edge, "target-arrow-color": edge, "target-arrow-shape": "triangle", "curve-style": "bezier", "text-rotation": "autorotate", "text-background-color": sea, "text-background-opacity": 1, "text-background-padding": 2 } },
       ...kinds.map((name, place) => ({ selector: `edge[text = ${JSON.stringify(name)}]`, style: { "line-color": colour(KINDS[place]), "target-arrow-color": colour(KINDS[place]), "line-style": STROKES[place % STROKES.length] } }))],
@@ -248,15 +249,17 @@ async function drawGraph({ base, columns, rows, numbers, labelled }, box) {
     const { x1: left, x2: right, y1: top, y2: bottom } = one.boundingBox(options);
     return { one, left, right, top, bottom };
   };
-  const uncrowded = () => graph.batch(() => { // the names that have room, those of many links first, then those of the links
+  const uncrowded = () => { // the names that have room below or above, those of many links first, then those of the links
     const taken = graph.nodes().map((node) => boxed(node, { includeLabels: false }));
     for (const one of names.length > 1 ? [...ordered, ...graph.edges()] : ordered) {
-      const own = boxed(one, { includeNodes: false, includeEdges: false });
-      const hidden = taken.some((other) => other.one !== one && meet(other, own));
-      if (!hidden) taken.push(own);
-      one.toggleClass("crowded", hidden);
+      const room = (above) => {
+        if (one.isNode()) one.toggleClass("above", above);
+        const own = boxed(one, { includeNodes: false, includeEdges: false });
+        return !taken.some((other) => other.one !== one && meet(other, own)) && taken.push(own);
+      };
+      one.toggleClass("crowded", !(room(false) || (one.isNode() && room(true))));
     }
-  });
+  };
   let waiting = 0;
   const sized = () => {
     size();

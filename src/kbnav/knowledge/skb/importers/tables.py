@@ -427,7 +427,7 @@ def mapped_from_file(
             what += did_you_mean(str(key), model.model_fields)
         raise DataError(f"{path}: {place}: {what}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: {error}") from error
+        raise DataError(f"{path}: not TOML: {error}") from error
     tables = [one.model_copy(update={"file": one.file.moved(path.parent, Path())}) for one in found.table]
     links = [one.model_copy(update={"file": one.file.moved(path.parent, Path())}) for one in found.links]
     return TableSource(tables, links, memory=memory, duplicates=duplicates, bad=bad)
