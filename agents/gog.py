@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from langchain_core.language_models import BaseChatModel
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import ANSWERS, ModelWriter, looked_at, named_by, write_plainly
-from kbnav.agents.common.demonstrations import read_demonstrations
-from kbnav.agents.common.policy import ChatPolicy
+from kbnav.agents.common.policy import ChatPolicy, read_demonstrations
 from kbnav.agents.common.schema import Schema
 from kbnav.agents.common.state import Policy, Reply, State, all_steps
 from kbnav.agents.walking.base import PROMPTS, WalkEnding, call_for, describer, open_walking_models
@@ -28,9 +28,6 @@ from kbnav.tools.context import Context
 from kbnav.tools.skb import find_relations, finish, read_document, search_entities
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import Ask, GeneratingTools, PlanningTools, WalkingTools, search_further
-
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
 
 NAME = "gog"
 GENERATE = "generate"

@@ -32,8 +32,7 @@ from kbnav.answers.tables import Absence, encodable
 from kbnav.errors import ServiceError, Stopped, StopRun
 from kbnav.models.cancellation import Cancellation, OutOfTime, in_time
 from kbnav.models.prices import cost_of
-from kbnav.runs.trace import span
-from kbnav.runs.trajectory import FINISH, RUN_QUERIES, Call, Dropped, Outcome, Step, Stop, Usage
+from kbnav.runs.trajectory import FINISH, RUN_QUERIES, Call, Dropped, Outcome, Step, Stop, Usage, span
 from kbnav.settings.model import Budget, Price
 from kbnav.tools.context import Context, Observation, notes_on
 from kbnav.tools.toolbox import Toolbox

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+from langchain_core.language_models import BaseChatModel
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import ANSWERS, ModelWriter, write_plainly
-from kbnav.agents.common.demonstrations import read_demonstrations
-from kbnav.agents.common.policy import ChatPolicy
+from kbnav.agents.common.policy import ChatPolicy, read_demonstrations
 from kbnav.agents.common.schema import Schema, hide_single_type
 from kbnav.agents.skb import skb_offline
 from kbnav.agents.walking.base import PROMPTS, WalkEnding, open_walking_models
@@ -23,9 +23,6 @@ from kbnav.settings.systems import read_options
 from kbnav.tools.skb import find_relations, finish, read_document
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import Ask, PlanningTools, TextQuery, WalkingTools
-
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
 
 NAME = "pasemiqa"
 _PATHS = 5

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+
+from langchain_core.language_models import BaseChatModel
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import ANSWERS, ModelWriter, RankingEnding, write_plainly
@@ -11,9 +12,9 @@ from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.schema import Schema, hide_single_type
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
+from kbnav.models.chat import open_models
 from kbnav.settings.model import OFFLINE, Settings
-from kbnav.tools.context import Shown
-from kbnav.tools.prune import pruner
+from kbnav.tools.context import Shown, pruner
 from kbnav.tools.skb import (
     execute_query,
     find_relations,
@@ -27,9 +28,6 @@ from kbnav.tools.skb import (
     vector_query,
 )
 from kbnav.tools.toolbox import Toolbox
-
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
 
 NAME = "skb"
 ROWS = 10
@@ -56,8 +54,6 @@ def build_skb(kb: KnowledgeBase, settings: Settings) -> Agent:
     skb = as_skb(kb, "the system skb")
     if settings.model == OFFLINE:
         return skb_offline(skb, settings)
-    from kbnav.models.chat import open_models
-
     return skb_with(*open_models(settings), skb, settings)
 
 

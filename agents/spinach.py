@@ -19,9 +19,8 @@ from kbnav.knowledge.base import Joint, KnowledgeBase, is_mirror
 from kbnav.knowledge.sparql.vocabulary import vocabulary_of
 from kbnav.settings.model import OFFLINE, Settings
 from kbnav.settings.systems import Options, kb_kind
-from kbnav.tools.context import Shown
+from kbnav.tools.context import Shown, pruner
 from kbnav.tools.endpoint import shapes_for
-from kbnav.tools.prune import pruner
 from kbnav.tools.several import about_several, several_tools, tools_of
 from kbnav.tools.spinach_paper import PAPER_TOOLS
 from kbnav.tools.toolbox import ENDPOINT_TOOLS, WIKIDATA_TOOLS, Toolbox

@@ -15,11 +15,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+from langchain_core.language_models import BaseChatModel
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import ModelWriter, write_plainly
-from kbnav.agents.common.demonstrations import Demonstrations, read_demonstrations
+from kbnav.agents.common.policy import Demonstrations, read_demonstrations
 from kbnav.agents.common.state import Policy, Reply, State
 from kbnav.agents.walking.base import (
     FREE,
@@ -64,9 +66,6 @@ from kbnav.tools.walking import (
     relation_text,
     search_relations,
 )
-
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
 
 
 class Weighed(NamedTuple):

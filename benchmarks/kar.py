@@ -34,7 +34,7 @@ from kbnav.models.calls import ModelCalls
 from kbnav.retrieval.documents import VSS, VSSOptions
 from kbnav.retrieval.expansion import ExpandedRetriever
 from kbnav.retrieval.kar import KAR, KAROptions, similarity_for
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 
 WIDTH, QUERIES, NAMED, HUBS = 384, 40, 3, 100
 STAGES = {"vss": "vss, twice", "linked_nodes": "linking", "document_triples": "neighbours and triples"}

@@ -20,8 +20,7 @@ from benchmarks.replay_spinach_runs import recorded_runs
 from kbnav.errors import TellModel
 from kbnav.knowledge.open import open_kb
 from kbnav.settings.model import load_settings
-from kbnav.tools.context import Shown
-from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.context import Shown, prune_by_ranking
 
 
 def main() -> None:

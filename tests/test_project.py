@@ -1,6 +1,7 @@
 """The project's own files: how it is cited, released and laid out, what imports what, and no network in tests."""
 
 import ast
+import os
 import re
 import runpy
 import shutil
@@ -17,6 +18,7 @@ import pytest
 import yaml
 
 import kbnav
+from kbnav.knowledge.open import bundled_mirror
 from tests.conftest import ROOT
 
 FILES = ("CHANGELOG.md", "CITATION.cff", "pyproject.toml", "src/kbnav/__init__.py")
@@ -138,3 +140,38 @@ def test_only_the_loopback_address_can_be_reached():
         client.connect(server.getsockname())
     with socket.socket() as client, pytest.raises(RuntimeError, match="Network is disabled"):
         client.connect(("192.0.2.1", 80))  # an address reserved for documentation
+
+
+ASK = """
+import sys
+from kbnav.apps.cli import main
+sys.argv = ["kbnav", "ask", "--quiet", "Which elements were discovered by Marie Curie?"]
+try:
+    main()
+finally:
+    print(*sys.modules)
+"""
+
+
+def said(code: str, **environment: str) -> str:
+    told = {**os.environ, **environment}
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=told).stdout
+
+
+def test_an_answer_that_asks_no_model_imports_neither_an_http_client_for_models_nor_numpy(mini_home):
+    bundled_mirror(mini_home)
+    answer, _, modules = said(ASK, KBNAV_HOME=str(mini_home)).rstrip().rpartition("\n")
+    assert "polonium, radium" in answer
+    assert not {"openai", "langchain_openai", "numpy"} & {*modules.split()}
+
+
+def test_importing_kbnav_imports_nothing_that_takes_time():
+    code = """
+import sys, kbnav
+print(*sys.modules)
+print(sorted(dir(kbnav)) == sorted([*kbnav.__all__, "__version__"]))
+print([name for name in kbnav.__all__ if not callable(getattr(kbnav, name))])
+"""
+    modules, *rest = said(code).splitlines()
+    assert not {"langgraph", "langchain_core", "pydantic", "numpy", "requests", "asyncio"} & {*modules.split()}
+    assert rest == ["True", "[]"]

@@ -15,7 +15,7 @@ from kbnav.evaluation.scoring import score_run
 from kbnav.knowledge.open import open_kb
 from kbnav.retrieval.base import build_retriever
 from kbnav.settings import systems
-from kbnav.settings.model import Settings
+from kbnav.settings.model import Settings, load_settings
 from tests.apps.parts import Cli
 from tests.conftest import ROOT
 from tests.evaluation.parts import mini_dataset
@@ -37,7 +37,7 @@ from kbnav.settings.systems import SystemEntry
 from kbnav.tools.wikidata import execute_query
 from kbnav.tools.wikidata import finish
 from kbnav.tools.context import Shown
-from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.context import prune_by_ranking
 from kbnav.tools.toolbox import Toolbox
 from kbnav.runs.trajectory import Call
 
@@ -270,3 +270,44 @@ def test_an_exception_of_a_plug_in_is_one_line_and_its_traceback_is_there_for_th
     assert (code, error) == (70, "kbnav: KeyError: 'gone' (kbnav --debug … prints the traceback)\n")
     code, _, error = kbnav("ask", "--debug", "--system", "strange:crashing", "Who?")
     assert (code, error.count("Traceback"), error.count("in crashing")) == (70, 1, 1)
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_options_win_over_the_environment_and_that_over_the_file(empty_folder, monkeypatch):
+    (empty_folder / "kbnav.toml").write_text(
+        'contact = "file@example.org"\nmodel = "from-file"\nkb = "wikidata"\n[budget]\nsteps = 7\n'
+    )
+    monkeypatch.setenv("KBNAV_MODEL", "from-environment")
+    monkeypatch.setenv("KBNAV_KB", "mini")
+    settings = load_settings(kb="my-mirror", language=None)
+    assert (settings.contact, settings.model, settings.kb) == ("file@example.org", "from-environment", "my-mirror")
+    assert (settings.budget.steps, settings.budget.actions, settings.language) == (7, 30, "auto")
+
+
+@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "KBNAV_API_KEY"])
+def test_a_key_is_read_from_the_environment_and_never_shown(monkeypatch, name):
+    monkeypatch.setenv(name, "sk-nevertobeleft")
+    settings = load_settings()
+    assert settings.api_key.get_secret_value() == "sk-nevertobeleft"
+    assert "sk-nevertobeleft" not in repr(settings)
+    assert "sk-nevertobeleft" not in str(settings.public())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("steps = 3\n", "steps"),
+        ("[budget]\nstepz = 3\n", "budget.stepz"),
+        ("[budget]\nsteps = 'many'\n", "budget.steps"),
+        ("model = ", "kbnav.toml"),
+    ],
+)
+def test_a_wrong_file_is_named_with_what_is_wrong(empty_folder, text, said):
+    (empty_folder / "kbnav.toml").write_text(text)
+    with pytest.raises(UsageError, match=said):
+        load_settings()

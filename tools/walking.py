@@ -231,15 +231,11 @@ def fact_line(fact: Fact, line: str) -> str:
 
 def excerpts(kb: KnowledgeBase, ids: Iterable[str], about: str) -> Mapping[str, str]:
     """A line of what each node's document says, where the knowledge base has documents."""
-    from kbnav.knowledge.skb.kb import SkbKB  # brings NumPy, which an answer of Wikidata does without
-
     return kb.excerpts(ids, about) if isinstance(kb, SkbKB) else {}
 
 
 def _links_there_are(kb: KnowledgeBase, entity_id: str) -> str:
     """The relations that a node of an SKB has, where one was asked for that it lacks; on Wikidata a tool shows them."""
-    from kbnav.knowledge.skb.kb import SkbKB
-
     if not isinstance(kb, SkbKB):
         return ""
     _, *lines = kb.relations.of_node(entity_id, "", _TOLD)

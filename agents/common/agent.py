@@ -20,15 +20,14 @@ from kbnav.runs.trajectory import FINISH
 from kbnav.settings import systems
 from kbnav.settings.model import OFFLINE, Settings
 from kbnav.settings.systems import GIVEN
-from kbnav.tools.context import Context, Note, Pruner, Shown, read_notes
-from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.context import Context, Note, Pruner, Shown, prune_by_ranking, read_notes
 from kbnav.tools.toolbox import SHOW_ROWS, Toolbox
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.graph.state import CompiledStateGraph
 
-    from kbnav.agents.common.demonstrations import Demonstrations
+    from kbnav.agents.common.policy import Demonstrations
 
 _log = logging.getLogger(__name__)
 _PATIENCE = 5

@@ -19,9 +19,9 @@ from kbnav.answers.tables import Absence, AnswerTable, Cell, Ranked, Ranking
 from kbnav.errors import QuerySyntaxError, StopRun, TellModel
 from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import Entity, Joint, KnowledgeBase, Shaped, asked_by
-from kbnav.knowledge.sparql.presentation import comment_labels
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit
 from kbnav.knowledge.sparql.syntax import Path, Triples, read_query
+from kbnav.knowledge.sparql.verbalization import comment_labels
 from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.models.transport import reply_purpose
 from kbnav.prompts import render

@@ -1,15 +1,25 @@
-"""A policy that asks a chat model: the state as messages, the reply as calls."""
+"""A policy that asks a chat model: the state as messages, the reply as calls.
+
+Few-shot demonstrations are questions that were answered, with the steps that led to the answer (PASemiQA, appendix A).
+A question is never shown as its own example; in an evaluation one that is evaluated is refused.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
 from kbnav.agents.common.answering import last_with_rows
 from kbnav.agents.common.state import (
@@ -31,10 +41,6 @@ from kbnav.settings.model import Budget
 from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.wikidata import described
-
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
-    from langchain_core.messages import AIMessage, BaseMessage
 
 _PROMPTS = 32
 """Questions whose system prompts are kept."""
@@ -153,8 +159,6 @@ class ChatPolicy:
 
     def messages(self, state: State, *, width: int | None = None) -> list[BaseMessage]:
         """What a model sees: earlier questions, this one, the path (cut to ``width``), and what was dropped."""
-        from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
-
         messages: list[BaseMessage] = [SystemMessage(self._system(state["question"]))]
         offered = self._toolbox.names
         for turn in state["history"]:
@@ -316,8 +320,6 @@ def path_messages(
     What the agent's program did with a tool that is not among those ``offered`` is told as text: strict endpoints
     refuse a call of a tool that was not declared.
     """
-    from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-
     turns: dict[int, list[Step]] = {}
     for step in path:
         turns.setdefault(step.call.turn, []).append(step)
@@ -354,8 +356,6 @@ def _thought(step: Step, first: Step) -> dict[str, str]:
 
 def _joined(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     """Messages with those of the user that follow each other put together: some chat templates refuse two in a row."""
-    from langchain_core.messages import HumanMessage
-
     joined: list[BaseMessage] = []
     for message in messages:
         if joined and isinstance(message, HumanMessage) and isinstance(joined[-1], HumanMessage):
@@ -366,8 +366,6 @@ def _joined(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
 
 
 def _earlier(turn: Turn, offered: Collection[str], width: int) -> list[BaseMessage]:
-    from langchain_core.messages import AIMessage, HumanMessage
-
     outcome = turn.outcome
     answer = outcome.text or outcome.note or outcome.status
     return [HumanMessage(turn.question), *path_messages(turn.steps, width=width, offered=offered), AIMessage(answer)]
@@ -389,3 +387,82 @@ def _cut(text: str, width: int | None) -> str:
     if width is None or len(text) <= width:
         return text
     return f"{text[:width]}… ({len(text) - width} more characters are not shown again)"
+
+
+_KEY = "demonstrations"
+_WORDS = re.compile(r"\w+")
+
+About = Callable[[str], Mapping[str, object]]
+"""Values of a prompt that depend on the question."""
+
+
+class Demonstration(BaseModel):
+    """One example; steps are links or sentences, and the answer has nodes as results show them, ``name (id)``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
+
+    question: str = Field(min_length=1)
+    steps: tuple[str, ...] = Field(min_length=1)
+    answer: str = Field(min_length=1)
+    id: str = ""
+    """The question's id in the dataset that it is from."""
+
+    @field_validator("answer", mode="before")
+    @classmethod
+    def _joined(cls, value: Any) -> Any:
+        return ", ".join(map(str, value)) if isinstance(value, list) else value
+
+
+@dataclass
+class Demonstrations:
+    """Those of a pool that are none of the questions asked."""
+
+    pool: Sequence[Demonstration] = ()
+
+    def of(self, question: str) -> list[Demonstration]:
+        """Those that a prompt for this question has."""
+        return [one for one in self.pool if _normalised(one.question) != _normalised(question)]
+
+    def leave_out(self, questions: Iterable[tuple[str, str]]) -> None:
+        """Raises UsageError where one of the questions (id, text) that are to be evaluated is a demonstration."""
+        asked = list(questions)
+        ids, texts = {name for name, _ in asked if name}, {_normalised(text) for _, text in asked}
+        found = [one for one in self.pool if one.id in ids or _normalised(one.question) in texts]
+        if found:
+            raise UsageError(
+                f"{len(found)} of the {len(self.pool)} demonstrations are among the questions to be evaluated, such as "
+                f"{found[0].question!r}; take others"
+            )
+
+    def about(self, then: About | None = None) -> About:
+        """The demonstrations as values of a prompt, beside others."""
+        return lambda question: {**(then(question) if then else {}), _KEY: self.of(question)}
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """SHA-256 of all, saved with every run as those of prompts are; empty where there are none."""
+        text = "\n".join(one.model_dump_json() for one in self.pool)
+        return {_KEY: hashlib.sha256(text.encode()).hexdigest()} if self.pool else {}
+
+
+def read_demonstrations(file: str) -> Demonstrations:
+    """A JSON list, or the ``demonstrations`` of a JSON or TOML file; none without a file. Raises UsageError."""
+    if not file:
+        return Demonstrations()
+    path = Path(file)
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+        listed = found.get(_KEY, ()) if isinstance(found, dict) else found
+        return Demonstrations(TypeAdapter(tuple[Demonstration, ...]).validate_python(listed))
+    except OSError as error:
+        raise UsageError(f"{_KEY}: {path} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(f"{_KEY}: {path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    except ValueError as error:  # JSON, TOML or text that is none
+        raise UsageError(f"{_KEY}: {path} is no JSON or TOML: {error}") from error
+
+
+def _normalised(text: str) -> str:
+    return " ".join(_WORDS.findall(text.casefold()))

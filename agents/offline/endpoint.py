@@ -269,9 +269,10 @@ class EndpointAgenda(Agenda):
             own = (one for one in links if hops == 1 and one.way == 2)
             self._has |= {one.names[0]: None for one in own if not one.properties[0].startswith(("rdfs:", "skos:"))}
             if question.asks == "place" and not reading.target:
-                hints = question.hint.split()
+                hints = known.hints.get("place", "").split()
                 links = [one for one in links if any(hint in one.names[0].casefold() for hint in hints)]
-            if link := _best(links, " ".join(rest), sure=bool(reading.target) and hops == 1):
+            said = " ".join([*rest, *(known.verbs.get(word, "") for word in rest)])
+            if link := _best(links, said, sure=bool(reading.target) and hops == 1):
                 return link
             begins = {word[0] for word in rest}  # as forms of a verb do: "born", birth
             alike = [one for one in links if begins & {word[0] for word in _words(one.names[0])}]

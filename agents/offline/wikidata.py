@@ -463,10 +463,10 @@ class Reading:
         kinds = [fold(fact.text) for fact in stated if fact.property_id == self.words.of(INSTANCE_OF)]
         beside = pairwise(content_words(fold(self.question.text)))  # "the element radium", which is one
         named |= {kind for kind, name in beside if name in named and any(relevance(kind, kinds))}
-        vocabulary = list(map(fold, filter(None, labels)))
+        vocabulary, verbs = list(map(fold, filter(None, labels))), lexicon(language).verbs
 
         def known(word: str) -> bool:
-            folded = fold(word)
+            folded = fold(f"{word} {verbs.get(word.casefold(), '')}").strip()
             if folded in named or reads(language):
                 return folded in named or any(relevance(folded, vocabulary))
             spelled = {*named, *chain.from_iterable(map(content_words, vocabulary))}
@@ -631,24 +631,26 @@ class WikidataAgenda(Agenda):
         ids, life = set(entity_ids(query)), self.words.each((BIRTH, DEATH))
         stated = [edge for one in ids for edge in self.seen.edges.get(one, ()) if edge.direction == "out"]
         facts = list[Claim]()
-        if self.seen.cells[query] and query.startswith("ASK"):
-            linked = [edge for edge in stated if {edge.fact.id, edge.fact.property_id} <= ids]
-            facts = [fact for edge in linked[:1] for fact in (edge.fact, *edge.qualifiers)]
+        true = bool(self.seen.cells[query])
+        if query.startswith("ASK"):
+            asked = [edge for edge in stated if edge.fact.property_id in ids and (not true or edge.fact.id in ids)]
+            facts = [fact for edge in asked[:1] for fact in (edge.fact, *edge.qualifiers)]
         elif life and f"wdt:{life[0]} ?answer" in query and self.question.asks != "time":
             facts = [edge.fact for edge in stated if edge.fact.property_id in life and edge.fact.text]
         text = "; ".join(f"{fact.label}: {fact.text}" for fact in facts)
         if not query.startswith("ASK"):
             return text
-        sign, why = ("✓", text) if self.seen.cells[query] else ("✗", self._valueless() or self.told.get("no", ""))
-        return f"{sign} ({why})" if why else sign
+        why = text if true else self._valueless() or "; ".join(filter(None, (self.told.get("no"), text)))
+        return f"{'✓' if true else '✗'} ({why})" if why else "✓" if true else "✗"
 
     def _leaves_too_much(self, query: str, unused: Sequence[str]) -> bool:
         """Nothing may be left out of a no, of a class alone, or beside a link of any kind."""
         things = set(re.findall(r"\bwd:(Q\d+)", query))
         of_class = things == set(_OF_CLASS.findall(query)) and "ORDER BY" not in query
+        if of_class and not {*map(fold, unused)}.isdisjoint(map(fold, lexicon(self.language).adjectives)):
+            return True  # all elements are no answer to which is heavy
         beside = {word for one in self.question.phrases if not one.named for word in content_words(fold(one.text))}
-        # "Where" says of what kind of thing, and two names say what links them.
-        unsaid = (len(things) < 2 or "?link" in query) and self.question.asks != "place" and bool(beside)
+        unsaid = (len(things) < 2 or "?link" in query) and bool(beside)  # two names say what links them
         unsaid = unsaid and telling(list(beside), self.language) <= set(map(fold, unused))
         false, link = self.seen.cells.get(query) == [], query.startswith("SELECT") and "?link" in query
         rows, needed = self.seen.rows.get(query, 0), of_class or unsaid or false or link or not reads(self.language)

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from langchain_core.language_models import BaseChatModel
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import BEST_EFFORT, Describe, RankingEnding, best_supported, named_by
@@ -17,16 +19,13 @@ from kbnav.answers.tables import AnswerTable, Basis, Ranked, Ranking, Term
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import Entity, KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.runs.trajectory import Call, Fact, Outcome, Step, Turn, Usage
+from kbnav.models.calls import ModelCalls, open_calls
+from kbnav.models.chat import open_chat_model, open_models
+from kbnav.runs.trajectory import Call, Fact, Outcome, Step, Trace, Turn, Usage
 from kbnav.settings.model import OFFLINE, REPLAY, Budget, Settings
 from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import FROM_BEFORE, ITEM_MARK, Ask, fact_text
-
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
-
-    from kbnav.models.calls import ModelCalls
 
 PROMPTS = "walking"
 """Folder of the prompts that several of these agents use."""
@@ -52,9 +51,6 @@ class Models(NamedTuple):
 
 def open_walking_models(settings: Settings, system: str) -> Models:
     """The settings' models; the policy's temperature is 0 unless set. Raises UsageError, CredentialsError."""
-    from kbnav.models.calls import open_calls
-    from kbnav.models.chat import open_chat_model, open_models
-
     if settings.model == OFFLINE or settings.model.startswith(REPLAY):
         raise UsageError(f"the system {system} needs a model: name one with --model")
     policy, writer = open_models(settings)
@@ -65,7 +61,6 @@ def open_walking_models(settings: Settings, system: str) -> Models:
 
 def asker(calls: ModelCalls) -> Ask:
     """Model calls as the tools ask them: one prompt, its text and its cost."""
-    from kbnav.runs.trace import Trace
 
     def ask(prompt: str, purpose: str, *, temperature: float | None = None, sample: int = 0) -> tuple[str, Usage]:
         trace = Trace()

@@ -12,10 +12,10 @@ from kbnav.agents.common.state import Policy, Reply, State
 from kbnav.agents.walking.base import call_for
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NEAREST, MatchedNode, NodeMatcher, Variant, unmatched_names
+from kbnav.models.calls import open_calls
 from kbnav.planning.paths import Plan, PlannedPath, Planner
 from kbnav.planning.planners import PlanOptions, open_planner
-from kbnav.runs.trace import Trace
-from kbnav.runs.trajectory import Step
+from kbnav.runs.trajectory import Step, Trace
 from kbnav.settings.model import Settings
 from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
@@ -145,8 +145,6 @@ def open_planned(
     kb: SkbKB, settings: Settings, options: PlanOptions, planner: Planner | None = None
 ) -> tuple[Match, Planner]:
     """The matcher and planner of options, or the one given. Raises UsageError where it does not fit, DataError."""
-    from kbnav.models.calls import open_calls
-
     match = open_match(kb, options.matching, options.nearest)
     if planner:
         return match, planner

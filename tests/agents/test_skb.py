@@ -6,18 +6,29 @@ The demo SKB's facts are those of its two files: the Heron was built by Jacca Pe
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from benchmarks.near_verbatim import drawn, rank
 from langchain_core.messages import AIMessage
 
 import kbnav
-from kbnav.agents.skb import skb_offline, skb_with
+from kbnav.agents.common.schema import RELATIONS, Schema, hide_single_type
+from kbnav.agents.skb import SKB_TOOLS, skb_offline, skb_with
+from kbnav.agents.walking.planned import open_match
 from kbnav.answers.tables import Ranked, Ranking
+from kbnav.knowledge.skb.kb import RelationNames, SkbKB, as_skb
+from kbnav.knowledge.skb.matching import unmatched_names
+from kbnav.knowledge.skb.rendering import excerpt
 from kbnav.models.scripted import ScriptedModel, says
+from kbnav.prompts import render
 from kbnav.runs.trajectory import Run, load_run
 from kbnav.sessions.session import Chat, ask, sqlite_sessions
 from kbnav.settings.model import Settings
+from kbnav.tools.context import Context, Observation, Shown, prune_by_ranking
+from kbnav.tools.toolbox import Toolbox
+from tests.knowledge.skb.sources import small_skb
 
 DEMO = Path(kbnav.__file__).parent / "data" / "demo"
 NODES = {node["id"]: node for node in map(json.loads, (DEMO / "nodes.jsonl").read_text(encoding="utf-8").splitlines())}
@@ -202,3 +213,243 @@ def test_nodes_shown_in_an_earlier_turn_count_as_seen(demo_kb, tmp_path):
     ]
     assert run.outcome.status == "answered"
     assert list(run.outcome.ranking.ids) == [SHIPS[1]]
+
+
+def use(kb: SkbKB, tool: str, question: str = "Who?", **arguments: object) -> Observation:
+    toolbox = Toolbox.for_kb(kb, SKB_TOOLS)
+    thought, values = toolbox.validate(tool, {"thought": "why", **arguments})
+    return toolbox.run(Context(kb, question, "en", prune_by_ranking(Shown())), tool, thought, values)
+
+
+def skb_of(folder: Path, nodes: list[dict[str, object]], edges: list[tuple[str, str, str]], **options: bool) -> SkbKB:
+    return SkbKB(small_skb(folder, nodes, edges, **{"sparql": True, **options}))
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
+    """Relations whose names SPARQL would not take, and a hundred kinds of links."""
+    nodes: list[dict[str, object]] = [{"id": f"n{n}", "type": f"kind {n % 40}", "name": f"Node {n}"} for n in range(80)]
+    edges = [("n0", "Gr>G", "n1"), ("n0", "/film/film/directed_by", "n2"), ("n0", "_hypernym", "n3")]
+    edges += [(f"n{n % 80}", f"way number {n}", f"n{(n * 3 + 1) % 80}") for n in range(100)]
+    kb = skb_of(tmp_path_factory.mktemp("odd"), nodes, edges)
+    yield kb
+    kb.close()
+
+
+def test_a_relation_has_one_short_name_and_the_whole_one_only_where_two_would_be_the_same():
+    names = RelationNames(["_hypernym", "/a/b/born_in", "/c/born_in", "made by", "hypernym of", "Gr>G", "x/made_by"])
+    short = ("hypernym", "/a/b/born_in", "/c/born_in", "made_by", "hypernym_of", "Gr>G", "x/made_by")
+    assert names.shown == short
+    asked = ("_hypernym", "hypernym", "rel:hypernym of", "Gr%3EG", "made by", "nothing")
+    assert [names.find(one) for one in asked] == [0, 0, 4, 5, 3, None]
+
+
+@pytest.mark.parametrize(("relation", "target"), [("Gr>G", "n1"), ("directed_by", "n2"), ("hypernym", "n3")])
+def test_sparql_and_the_tools_take_a_relation_as_it_is_shown(odd, relation, target):
+    shown = use(odd, "search_neighbors", entity_id="n0", relation=relation).text
+    assert f"-- {relation} --> Node {target[1:]} ({target})" in shown
+    rows = use(odd, "execute_query", query=f"SELECT ?x {{ node:n0 rel:{relation} ?x . FILTER(?x != node:n9) }}")
+    assert rows.nodes == (target,)
+    assert f"- {relation}: 1, such as Node {target[1:]}" in use(odd, "find_relations", entity_id="n0").text
+
+
+def test_the_prompt_lists_the_relations_that_fit_the_question_and_the_tool_finds_the_others(odd):
+    about = Schema(odd)("Who is the director by whom this film was directed?")
+    assert len(about["relations"]) == RELATIONS
+    assert about["relations"][0]["name"] == "directed_by"
+    assert about["more_relations"] == len(odd.skb.relation_names) - RELATIONS
+    assert odd.execute_query(about["example"]).rows  # of this graph, and it runs
+    listed = {one["name"] for one in about["relations"]}
+    hidden = next(one for one in odd.skb.meta.tuples if odd.relations.display(one.relation) not in listed)
+    assert odd.relations.display(hidden.relation) in use(odd, "find_relations", query=hidden.relation).text
+    assert "No relation has words" in use(odd, "find_relations", query="zzz").text
+    assert not use(odd, "find_relations").ok
+    told = use(odd, "search_neighbors", entity_id="n0", relation="director").text
+    assert told.startswith("there is no relation 'director' in")
+    assert "directed_by" in told
+
+
+def test_paths_are_followed_and_what_all_lead_to_is_shown(village):
+    both = use(
+        village,
+        "follow_paths",
+        paths=[
+            {"entity_ids": ["p1"], "relations": ["owns"]},
+            {"entity_ids": ["p2"], "relations": ["owns"]},
+        ],
+    )
+    assert both.text.splitlines() == [
+        "1 node that all paths lead to.",
+        "Long Barn (h2): house; A green house.",
+        "Each path by itself:",
+        "- p1 by owns: 2 nodes",
+        "- p2 by owns: 2 nodes",
+    ]
+    assert both.nodes == ("h2",)
+    towns = use(village, "follow_paths", paths=[{"entity_ids": ["p1", "p2"], "relations": ["owns", "located_in"]}])
+    assert set(towns.nodes) == {"t1", "t2"}
+    none = use(village, "follow_paths", paths=[{"entity_ids": ["t2"], "relations": ["^located_in"]}], node_type="town")
+    assert none.nodes == ()
+    assert not use(village, "follow_paths", paths=[{"entity_ids": ["p1"], "relations": []}]).ok
+
+
+def test_fields_of_many_nodes_are_read_at_once(village):
+    read = use(village, "get_fields", entity_ids=["h1", "t1"], fields=["description", "height"])
+    assert read.text.splitlines() == [
+        "The Mill (h1): description: A red house with a wheel.",
+        "Coldwick (t1): description: A market town.",
+        "No field height here; there are: description.",
+    ]
+    assert read.nodes == ("h1", "t1")
+
+
+def test_every_list_of_nodes_has_a_line_of_each_document(village):
+    assert "The Mill (h1): house; A red house with a wheel." in use(village, "search_entities", query="The Mill").text
+    assert (
+        "Old Forge (h3): house; A red house by the sea." in use(village, "vector_query", text="house by the sea").text
+    )
+    linked = use(village, "search_neighbors", entity_id="p1", relation="owns").text.splitlines()
+    assert linked[1] == "-- owns -->"
+    assert "- The Mill (h1): A red house with a wheel." in linked
+    alone = use(village, "search_neighbors", entity_id="p1", relation="painted").text.splitlines()
+    assert alone[1].startswith("-- painted --> Old Forge (h3): A red house")
+
+
+@pytest.mark.parametrize(
+    ("fields", "about", "line"),
+    [
+        ({"wikipedia": "https://x.org/A", "aliases": ["B"], "summary": "A tall tower."}, "", "A tall tower."),
+        ({"summary": "A tall tower. Built of iron."}, "What is made of iron?", "Built of iron."),
+        ({"entrez_id": "1234", "_id": "x", "score": 0.9, "kind": "gene"}, "", "kind: gene"),
+        ({"bto_id": "BTO:1", "url": "www.x.org"}, "", ""),
+        ({"license": "Disease Ontology CC BY 3.0 (CC0 now)", "text": "It wastes the muscles."}, "Which disease?",
+         "It wastes the muscles."),
+        ({"details": {"notes": [{"text": "It was lost in the great fire."}]}}, "", "It was lost in the great fire."),
+    ],
+)  # fmt: skip
+def test_an_excerpt_is_chosen_for_what_it_says(fields, about, line):
+    assert excerpt(fields, "A", about=about, without=("aliases",)) == line
+
+
+def test_in_a_graph_of_one_type_no_tool_speaks_of_types_and_common_words_name_no_node(tmp_path):
+    nodes: list[dict[str, object]] = [
+        {"id": "actor", "type": "thing", "name": "actor", "description": "One who acts."},
+        {"id": "ann", "type": "thing", "name": "Ann Lee", "description": "An actor of Hull."},
+        {"id": "bob", "type": "thing", "name": "Bob Roe", "description": "An actor of Bath."},
+    ]
+    films = [
+        {"id": f"m{n}", "type": "thing", "name": f"Movie {n}", "description": "Made with an actor."} for n in range(30)
+    ]
+    edges = [("ann", "spouse", "bob"), ("bob", "spouse", "ann"), *((f"m{n}", "cast member", "ann") for n in range(8))]
+    kb = skb_of(tmp_path, [*nodes, *films], edges, vectors=True)
+    look = use(kb, "get_entry", entity_id="ann").text
+    assert look.count("Bob Roe") == 1
+    assert "- ^cast_member: Movie 0 (m0); Movie 1 (m1); " in look
+    told = [look, use(kb, "search_entities", query="Ann Lee").text, use(kb, "find_relations", query="spouse").text]
+    told.append(use(kb, "follow_paths", paths=[{"entity_ids": ["ann"], "relations": ["spouse"]}]).text)
+    told.append(use(kb, "get_entry", entity_ids=["ann", "bob"]).text)
+    assert "thing" not in "\n".join(told)
+    assert [Schema(kb)(question)["starts"] for question in ("Which actor starred most?", "Who knows Ann Lee?")] == [
+        [],
+        ["Ann Lee (ann)"],
+    ]
+    # By its vector every film is near to a query; only the words tell what matches it.
+    matched, other = use(kb, "search_neighbors", entity_id="ann", query="spouse").text.split("These do not match")
+    assert "Bob Roe (bob)" in matched
+    assert "Movie" not in matched
+    assert other.endswith("; and 3 more")
+    kb.close()
+
+
+def test_several_nodes_are_looked_at_in_one_call_and_what_is_cut_is_named(tmp_path):
+    long = "Of stone. " + "It rained. " * 40 + "A red door leads in."
+    houses = [{"id": f"h{n}", "type": "house", "name": f"House {n}", "description": long} for n in range(7)]
+    people = [{"id": p, "type": "person", "name": p.title(), "description": "A miller."} for p in ("ann", "bob")]
+    edges = [*(("ann", "owns", f"h{n}") for n in range(7)), ("bob", "owns", "h0"), ("bob", "painted", "h1")]
+    kb = skb_of(tmp_path, [*houses, *people], edges)
+    seen = use(kb, "get_entry", "Who has a red door?", entity_ids=["ann", "bob", "h0", "nobody"])
+    ann, bob, house, nobody = (part.splitlines() for part in seen.text.split("\n\n"))
+    assert ann[0] == "Ann (ann): person"
+    assert ann[-1] == "-- owns --> House 0 (h0); House 1 (h1); House 2 (h2); House 3 (h3); House 4 (h4); and 2 more"
+    assert bob[-2:] == ["-- owns --> House 0 (h0)", "-- painted --> House 1 (h1)"]
+    whole = kb.get_entry("h0").document.strip()
+    assert "red door" in house[1]
+    assert house[1].endswith(f"(of a document of {len(whole):,} characters)")
+    assert "-- ^owns --> Ann (ann); Bob (bob)" in house
+    assert "nobody" in nobody[0]
+    assert set(seen.nodes) == {"ann", "bob", "h0", "h1", "h2", "h3", "h4"}  # what is not shown cannot be answered
+    linked = use(kb, "search_neighbors", entity_ids=["ann", "bob"], relation="owns").text.split("\n\n")
+    assert linked[0].splitlines()[0] == "Ann (ann): 7 edges, the first 5 shown."
+    assert linked[0].splitlines()[1] == "-- owns -->"
+    assert len(linked[0].splitlines()) == 7
+    assert linked[1].splitlines()[0] == "Bob (bob): 1 edge."
+    # one of them is as one alone, and none or too many are refused
+    assert use(kb, "get_entry", entity_ids=["ann"]) == use(kb, "get_entry", entity_id="ann")
+    for tool in ("get_entry", "search_neighbors"):
+        for wrong in ({}, {"entity_ids": [f"h{n}" for n in range(11)]}):
+            assert use(kb, tool, **wrong).text == f"{tool}: give entity_id, or two to 10 entity_ids."
+    lost = use(kb, "search_neighbors", entity_ids=["ann", "bob"], relation="eats")
+    assert not lost.ok
+    assert lost.text.count("there is no relation 'eats'") == 1
+    kb.close()
+
+
+def test_a_name_that_no_node_has_is_said_with_the_nearest_by_name_and_those_by_meaning_are_begun_with(demo_kb):
+    match = open_match(demo_kb, "hybrid")
+    found = match("Which ship built by Marit Skarow was painted yellow?")
+    assert (found.nodes[0], len(found.nodes), found.named) == ("person:marit-skarrow", 10, False)
+    assert found.notes == ["No node is called “Marit Skarow”; nearest by name: Marit Skarrow (person:marit-skarrow)."]
+    assert match("Who works at Gullwing Yard?").notes == ["No node is called “Gullwing Yard”."]
+    assert match("Which ship was built by Marit Skarrow?").notes == []
+
+
+@pytest.mark.parametrize(
+    "name", ["Parkinsons disease", "Parkinson's disease", "Parkinson’s disease", "Parkinsn disease"]
+)
+def test_an_apostrophe_or_a_letter_that_is_missing_does_not_hide_a_name_of_several_words(tmp_path, name):
+    kb = skb_of(tmp_path, [{"id": "d", "type": "disease", "name": "Parkinson's disease"},
+                           {"id": "e", "type": "effect", "name": "Parkinsonism"}], [])  # fmt: skip
+    found = open_match(kb, "hybrid")(f"Which parts does {name} affect?")
+    assert (list(found.nodes), found.named) == (["d"], True)
+    assert bool(found.notes) == (name == "Parkinsn disease")
+    kb.close()
+
+
+def test_a_search_for_a_name_shows_nothing_that_only_means_something_like_it(demo_kb):
+    assert [one.id for one in demo_kb.search_entities("Penrose").entities] == [
+        "person:kerra-penrose", "person:jacca-penrose",
+    ]  # fmt: skip
+
+
+def test_every_sentence_of_the_demo_with_two_words_changed_finds_its_node_among_the_first_three(demo_kb):
+    asked = drawn(as_skb(demo_kb, "this test"), 60)
+    ranks = [rank(demo_kb.vector_query(one.text, limit=20).ids, one.right) for one in asked]
+    assert len(asked) == 60
+    assert all(1 <= place <= 3 for place in ranks)
+
+
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        ("Which ship built by Marit Skarow was painted yellow?", ["Marit Skarow"]),
+        ('Who owns the "old forge", and what does Radium do?', ["old forge", "Radium"]),
+        ("Radium was found in the United States of America. By whom?", ["United States of America"]),
+        ("Is it Berlin, Paris or New York?", ["Berlin", "Paris", "New York"]),
+        ("what is it?", []),
+    ],
+)
+def test_names_in_a_question_are_those_with_capitals_or_in_quotation_marks(question, names):
+    assert unmatched_names(question, []) == names
+
+
+def test_in_a_graph_of_one_type_nothing_is_said_of_types(tmp_path, village):
+    nodes: list[dict[str, object]] = [{"id": f"n{n}", "type": "thing", "name": f"Node {n}"} for n in range(3)]
+    kb = skb_of(tmp_path, nodes, [("n0", "leads_to", "n1")])
+    for graph, typed in ((kb, False), (village, True)):
+        schemas = hide_single_type(Toolbox.for_kb(graph, SKB_TOOLS), graph).schemas
+        assert ("node_type" in json.dumps(schemas)) is typed
+        policy = render(
+            "skb/policy.md", tools=["search_neighbors"], steps=9, parallel=True, answers=20, **Schema(graph)("?")
+        )
+        assert ("type" in policy) is typed
+    kb.close()

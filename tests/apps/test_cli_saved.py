@@ -2,9 +2,14 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
+
+from kbnav.evaluation.records import read_saved_run
+from kbnav.evaluation.scoring import score_run
 from kbnav.runs.trajectory import load_run, save_run
-from tests.apps.parts import QUERY, QUESTION, curie, model
+from tests.apps.parts import QUERY, QUESTION, Cli, curie, model
 from tests.models.stub import ModelStub, failure
 
 
@@ -103,3 +108,112 @@ def test_runs_lists_what_was_asked_the_newest_last_and_ids_that_show_knows(kbnav
     assert first.endswith("Who was the spouse of Marie Curie?")
     assert kbnav("show", second.split()[0])[0] == 0
     assert kbnav("runs", "--limit", "1")[1] == second + "\n"
+
+
+QUESTIONS = """\
+id;question;sparql;answers;topic
+polonium;Who discovered polonium?;;Q7186|wd:Q37463;people
+tungsten;What is the atomic number of tungsten?;SELECT ?n { wd:Q743 wdt:P1086 ?n };;numbers
+gas;Which gas glows red?;;neon;names
+"""
+
+
+@pytest.fixture
+def evaluation(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.csv").write_text(QUESTIONS, encoding="utf-8")
+    return Cli(monkeypatch, capsys, "eval")
+
+
+def scores(folder: str) -> dict[str, float]:
+    return {one.id: one.values["f1"] for one in score_run(read_saved_run(Path(folder))).questions}
+
+
+def test_questions_of_a_spreadsheet_with_plain_ids_are_run_and_scored(evaluation, caplog):
+    out = evaluation.out("run", "mine.csv", "--kb", "mini", "--out", "runs/a")
+    assert "3 questions" in out
+    assert scores("runs/a")["polonium"] == 1.0
+    assert "1 of 3 questions have names as stored answers: kbnav eval score runs/a --by labels" in caplog.text
+    assert read_saved_run(Path("runs/a")).gold["gas"].table.rows[0][0].value == "neon"
+
+
+PREDICTED = """\
+id,sparql
+polonium,SELECT ?who { wd:Q979 wdt:P61 ?who }
+tungsten,SELECT nonsense
+"""
+
+
+def test_queries_of_another_system_are_executed_and_scored(evaluation, tmp_path):
+    (tmp_path / "theirs.csv").write_text(PREDICTED)
+    code, out, error = evaluation(
+        "import", "theirs.csv", "mine.csv", "--kb", "mini", "--system", "theirs", "--out", "runs/t"
+    )
+    assert (code, out) == (0, "runs/t: 3 questions of mine, 1 queries failed, 1 without a prediction\n"), error
+    assert scores("runs/t") == {"polonium": 1.0, "tungsten": 0.0, "gas": 0.0}
+    saved = read_saved_run(Path("runs/t"))
+    assert (saved.info.system, saved.info.origin) == ("theirs", "theirs.csv")
+    assert "QuerySyntaxError" in saved.records["tungsten"].run.outcome.note
+    assert evaluation("run", "mine.csv", "--kb", "mini", "--out", "runs/a")[0] == 0
+    code, out, _ = evaluation("compare", "runs/a", "runs/t")
+    assert "runs/t against runs/a, 3 questions of both" in out
+    assert "runs/t has no prediction of 1 questions, which count as 0" in out
+    assert "f1         66.67 → 33.33" in out
+    (tmp_path / "names.csv").write_text("id,answers\ngas,Neon\n")
+    assert evaluation("import", "names.csv", "mine.csv", "--kb", "mini", "--out", "runs/n")[0] == 0
+    assert "f1         66.67 → 0.00" in evaluation("compare", "runs/a", "runs/n")[1]
+    assert "f1         66.67 → 33.33" in evaluation("compare", "runs/a", "runs/n", "--by", "labels", "--kb", "mini")[1]
+    told = json.loads(evaluation("report", "runs/a", "runs/n", "--by", "labels", "--json")[1])["runs"]
+    assert [one["means"]["em"]["mean"] for one in told] == [pytest.approx(2 / 3), pytest.approx(1 / 3)]
+    code, _, error = evaluation("import", "theirs.csv", "mine.csv", "--kb", "mini", "--out", "runs/t")
+    assert (code, "choose another folder" in error) == (2, True)
+
+
+def test_answers_of_another_system_need_no_knowledge_base(evaluation, tmp_path):
+    questions = (
+        '{"id": "a", "question": "Who?", "answers": ["Q1", "Q2"]}\n{"id": "b", "question": "Is it?", "answers": true}\n'
+    )
+    (tmp_path / "q.jsonl").write_text(questions)
+    (tmp_path / "theirs.json").write_text(
+        json.dumps([{"question": "Who?", "answers": ["Q2"]}, {"id": "b", "answers": False}])
+    )
+    code, out, error = evaluation("import", "theirs.json", "q.jsonl", "--out", "runs/t")
+    assert (code, out) == (0, "runs/t: 2 questions of q\n"), error
+    assert scores("runs/t") == {"a": pytest.approx(2 / 3), "b": 0.0}
+
+
+def test_ranked_nodes_of_another_system_are_scored_as_a_ranking(evaluation, tmp_path):
+    (tmp_path / "q.csv").write_text("id,question,nodes\n1,Which?,n1|n2\n2,What?,n3\n")
+    (tmp_path / "theirs.tsv").write_text("id\tanswers\n1\tn9|n1\n2\tn3\n")
+    assert evaluation("import", "theirs.tsv", "q.csv", "--out", "runs/t")[0] == 0
+    found = {one.id: one.values["mrr"] for one in score_run(read_saved_run(Path("runs/t"))).questions}
+    assert found == {"1": 0.5, "2": 1.0}
+
+
+def test_gold_that_answers_could_not_be_scored_against_ends_a_run_before_it_begins(evaluation, tmp_path):
+    (tmp_path / "nodes.jsonl").write_text('{"id": "1", "question": "Which?", "nodes": ["n1"]}\n')
+    code, _, error = evaluation("run", "nodes.jsonl", "--kb", "mini", "--out", "runs/n")
+    assert code == 2
+    assert "the gold answers are nodes of an SKB (of 1: n1)" in error
+    (tmp_path / "both.csv").write_text("id,question,nodes,answers\n1,Which?,n1,\n2,What?,,Q7186\n")
+    code, _, error = evaluation("run", "both.csv", "--kb", "mini", "--out", "runs/b")
+    assert (code, "of 1 is nodes and that of 2 is a table" in error) == (2, True)
+    (tmp_path / "tables.jsonl").write_text('{"id": "1", "question": "Is it?", "answers": true}\n')
+    code, _, error = evaluation("run", "tables.jsonl", "--kb", "demo", "--system", "bm25", "--out", "runs/t")
+    assert (code, "this system ranks nodes: give the gold as nodes" in error) == (2, True)
+    assert not any(Path(folder, "questions.jsonl").exists() for folder in ("runs/n", "runs/b", "runs/t"))
+
+
+def test_the_list_says_what_is_here_and_how_the_rest_is_got(evaluation, tmp_path, monkeypatch):
+    (tmp_path / "benchmarks" / "spinach").mkdir(parents=True)
+    (tmp_path / "benchmarks" / "spinach" / "dev.json").write_text("[]")
+    code, out, _ = evaluation("dataset", "list")
+    states = {line.split()[0]: " ".join(line.split()[1:3]) for line in out.splitlines()}
+    assert code == 0
+    assert (states["spinach-dev"].split()[0], states["qald-10"].split()[0]) == ("here", "fetch")
+    assert states["wikiwebquestions-train"] == "by hand"
+    code, _, error = evaluation("run", "qald-10", "--kb", "mini", "--out", "runs/q")
+    assert (code, "kbnav eval dataset fetch qald-10 downloads it" in error) == (2, True)
+    code, _, error = evaluation("dataset", "fetch", "wikiwebquestions-train")
+    assert code == 2
+    assert "get it from its publisher, and put it there: benchmarks/wikiwebquestions/train.jsonl" in error

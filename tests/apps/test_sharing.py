@@ -16,8 +16,7 @@ import kbnav
 from kbnav.answers.tables import Absence, AnswerTable, Term
 from kbnav.apps.bot.wikitext import Style, reply_text
 from kbnav.apps.cli import app
-from kbnav.apps.console import answer_record, print_answer
-from kbnav.apps.evidence import phrases
+from kbnav.apps.console import answer_record, phrases, print_answer
 from kbnav.apps.secrets import Secrets
 from kbnav.apps.sharing import SharedAnswer, shared_page
 from kbnav.errors import ServiceError

@@ -11,7 +11,7 @@ from kbnav.settings.model import Settings
 from tests.apps.test_mcp import served
 from tests.apps.web.parts import Explorer, Server, Visit, browse, web_settings
 from tests.attack.parts import POLONIUM
-from tests.attack.test_mcp_lines import ODD
+from tests.attack.test_secrets_left import ODD
 
 SOCKET = True
 """The server of this module is behind one."""

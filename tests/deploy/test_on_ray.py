@@ -5,9 +5,9 @@ import signal
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from kbnav.evaluation.distributed import on_ray
 from kbnav.evaluation.evaluate import evaluate, score_folder
 from kbnav.evaluation.records import read_records
+from kbnav.evaluation.runner import on_ray
 from kbnav.settings.model import Settings
 from tests.apps.web.parts import Explorer
 from tests.deploy.evaluations import kill_one_of_two, plan, processes

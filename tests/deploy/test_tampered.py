@@ -12,8 +12,7 @@ from psycopg import Connection, connect
 from kbnav.knowledge.http_store import HttpCache
 from kbnav.knowledge.open import open_kb
 from kbnav.models.calls import Replies, open_calls
-from kbnav.runs.trace import Trace
-from kbnav.runs.trajectory import Usage
+from kbnav.runs.trajectory import Trace, Usage
 from kbnav.settings.model import Settings
 from tests.apps.web.parts import Server, Visit, web_settings
 from tests.attack.rows import DEEP, Asked, attack_rows, bomb

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbnav.encoders import TwoSided, default, encode_queries, load, same
-from kbnav.encoders.endpoint import Endpoint
-from kbnav.encoders.libraries import E5, SentenceTransformers
+from kbnav.encoders.endpoint import E5, Endpoint, SentenceTransformers
 from kbnav.encoders.lsa import LSA
 from kbnav.encoders.minilm import find_files
 from kbnav.errors import BadResponse, CredentialsError, DataError, ServiceError, UsageError

@@ -19,7 +19,7 @@ def uri(value: object) -> dict[str, str]:
     return {"type": "uri", "value": str(value)}
 
 
-def table(*rows: tuple) -> list[dict[str, dict[str, str]]]:
+def bindings(*rows: tuple) -> list[dict[str, dict[str, str]]]:
     """Rows of values; None leaves a cell unbound."""
     return [{f"c{k}": uri(value) for k, value in enumerate(row) if value is not None} for row in rows]
 
@@ -56,7 +56,7 @@ def dense(predicted: list, gold: list, per_match: float = 0.0) -> tuple[float, i
 
 @given(rows, rows)
 def test_random_tables_score_as_a_dense_assignment_of_fewest_pairs(predicted_rows, gold_rows):
-    predicted, gold = table(*predicted_rows), table(*gold_rows)
+    predicted, gold = bindings(*predicted_rows), bindings(*gold_rows)
     score = row_major(predicted, gold)
     tp, matched = dense(predicted, gold, per_match=-1e-5)
     assert score.tp == pytest.approx(dense(predicted, gold)[0], abs=1e-9)
@@ -69,7 +69,7 @@ def test_random_tables_score_as_a_dense_assignment_of_fewest_pairs(predicted_row
 def test_with_one_column_it_is_the_usual_f1_of_bags(predicted_rows, gold_rows):
     common = (Counter(predicted_rows) & Counter(gold_rows)).total()
     total = len(predicted_rows) + len(gold_rows)
-    score = row_major(table(*predicted_rows), table(*gold_rows))
+    score = row_major(bindings(*predicted_rows), bindings(*gold_rows))
     assert score.f1 == pytest.approx(2 * common / total if total else 1.0, abs=1e-12)
     assert score.em == (Counter(predicted_rows) == Counter(gold_rows))
 
@@ -110,7 +110,7 @@ def test_cells_compare_by_type_value_datatype_and_language(one, other, equal):
 
 
 def test_booleans_missing_predictions_and_empty_tables():
-    some = table(("a",))
+    some = bindings(("a",))
     assert row_major(True, True) == RowMajor(1.0, 1.0, 1.0, 0.0, 0.0, 1, 1, 1)
     assert row_major(False, False).f1 == row_major(AnswerTable(boolean=False), False).f1 == 1
     assert row_major(True, False) == RowMajor(0.0, 0.0, 0.0, 1.0, 1.0, 0, 1, 1)
@@ -123,9 +123,9 @@ def test_booleans_missing_predictions_and_empty_tables():
 
 
 def test_a_value_that_a_row_has_twice_must_be_found_twice():
-    assert row_major(table(("a", "b")), table(("a", "a"))).tp == 0.5
-    assert row_major(table(("a", "a")), table(("a", "b"))).tp == 0.5
-    assert row_major(table(("a", "b", "a")), table(("a", "a"))).em == 1
+    assert row_major(bindings(("a", "b")), bindings(("a", "a"))).tp == 0.5
+    assert row_major(bindings(("a", "a")), bindings(("a", "b"))).tp == 0.5
+    assert row_major(bindings(("a", "b", "a")), bindings(("a", "a"))).em == 1
 
 
 def random_rows(seed: int, count: int, *values: int) -> list[tuple]:
@@ -139,7 +139,7 @@ def random_rows(seed: int, count: int, *values: int) -> list[tuple]:
 @pytest.mark.parametrize("values", [(60, 60, 60), (400, 20, 30), (50, 3, 1), (90, 1, 90), (7, 5, 3)])
 @pytest.mark.parametrize("rows_predicted", [90, 120, 150])
 def test_larger_tables_sparse_and_dense_score_as_a_dense_assignment(values, rows_predicted):
-    predicted, gold = table(*random_rows(1, rows_predicted, *values)), table(*random_rows(2, 120, *values))
+    predicted, gold = bindings(*random_rows(1, rows_predicted, *values)), bindings(*random_rows(2, 120, *values))
     score = row_major(predicted, gold)
     tp, matched = dense(predicted, gold, per_match=-1e-6)
     assert (score.tp, score.matched) == (pytest.approx(tp, abs=1e-9), matched)
@@ -148,7 +148,7 @@ def test_larger_tables_sparse_and_dense_score_as_a_dense_assignment(values, rows
 @pytest.mark.parametrize("seed", range(4))
 def test_a_table_repeated_thousands_of_times_has_as_many_times_the_recall(seed):
     """Every kind of row has then thousands of rows, too many to be matched one by one."""
-    predicted, gold = table(*random_rows(seed, 12, 3, 3, 3)), table(*random_rows(seed + 10, 12, 3, 3, 3))
+    predicted, gold = bindings(*random_rows(seed, 12, 3, 3, 3)), bindings(*random_rows(seed + 10, 12, 3, 3, 3))
     once, often = row_major(predicted, gold), row_major(predicted * 1500, gold * 1500)
     assert (often.tp, often.matched) == (pytest.approx(1500 * once.tp), 1500 * once.matched)
     assert often.f1 == pytest.approx(once.f1)

@@ -16,8 +16,8 @@ from kbnav.errors import CredentialsError, ServiceError
 from kbnav.models.calls import BYTES_PER_TOKEN, Blobs, ModelCalls, Replies, open_calls
 from kbnav.models.scripted import answer, names
 from kbnav.prompts import render
-from kbnav.retrieval.rerank import parse_score
-from kbnav.runs.trace import Trace
+from kbnav.retrieval.expansion import parse_score
+from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import Settings
 from tests.models.stub import ModelStub, completion, failure
 

@@ -1,25 +1,35 @@
 """Chat models over real HTTP: what a model is sent, how its replies are read, how its failures come out."""
 
 import asyncio
+import base64
+import gzip
+import json
 import os
 import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
 
 from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.state import start
-from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
+from kbnav.encoders.endpoint import Endpoint
+from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, StopRun, UsageError
 from kbnav.models.cancellation import Cancellation, OutOfTime
-from kbnav.models.chat import ask, open_chat_model
+from kbnav.models.chat import LARGEST, ask, invoke, open_chat_model
+from kbnav.models.transport import Draft, _Reading, reply_purpose, streaming_to
 from kbnav.runs.trajectory import Call, Step, Usage
 from kbnav.settings.model import Budget, Settings
 from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 from tests.agents.parts import NumbersKB, execute_query, finish, look
-from tests.models.stub import Canned, ModelStub, completion, failure
+from tests.dripping import dripping
+from tests.models.stub import Canned, ModelStub, completion, failure, streamed
 
 KEY = "sk-nevertobeleft-of-the-test"
 
@@ -193,6 +203,281 @@ def test_refusals_are_recognised(reply):
         said = policy_for(stub)(start("How many?", [], Budget()), context())
     assert said.refusal
     assert not said.calls
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n"
+
+
+def asked(stub_url: str, *, braked: bool, timeout: float = 5.0) -> str:
+    """A model's reply to a prompt, by the client of the command line or by that of the server."""
+
+    async def within_a_brake(model: BaseChatModel) -> str:
+        cancellation = Cancellation(asyncio.get_running_loop())
+        return (await asyncio.to_thread(cancellation.run_here, lambda: ask(model, "hello")))[0]
+
+    with ModelStub([]) as unused:
+        settings = settings_for(unused, base_url=stub_url, model_timeout=timeout)
+    model = open_chat_model(settings, sampling=False)
+    return asyncio.run(within_a_brake(model)) if braked else ask(model, "hello")[0]
+
+
+@pytest.mark.parametrize("braked", [False, True])
+@pytest.mark.parametrize("first", [HEAD, HEAD[:20]], ids=["body", "headers"])
+def test_a_reply_that_drips_ends_with_the_time_for_a_whole_one(first, braked):
+    began = time.monotonic()
+    with dripping(first) as url, pytest.raises(ServiceError, match="the model did not answer in time"):
+        asked(f"{url}/v1", braked=braked, timeout=0.4)
+    assert time.monotonic() - began < 30  # it would never end
+
+
+@pytest.mark.parametrize("braked", [False, True])
+def test_a_small_body_that_unpacks_to_a_huge_one_is_refused(braked):
+    body = json.loads(completion("hello").body)
+    bomb = gzip.compress(json.dumps(body).encode() + b" " * (8 * LARGEST))
+    packed = Canned(bomb, headers={"Content-Encoding": "gzip"})
+    with ModelStub([packed]) as stub, pytest.raises(BadResponse, match="larger than 4 MiB"):
+        asked(stub.base_url, braked=braked)
+
+
+@pytest.mark.parametrize("braked", [False, True])
+def test_a_plain_body_beyond_the_limit_is_refused_and_one_within_is_read(braked):
+    with ModelStub([completion("x" * LARGEST)]) as stub, pytest.raises(BadResponse, match="larger than 4 MiB"):
+        asked(stub.base_url, braked=braked)
+    with ModelStub([completion("x" * (LARGEST - 2000))]) as stub:
+        assert len(asked(stub.base_url, braked=braked)) == LARGEST - 2000
+
+
+@pytest.mark.parametrize("braked", [False, True])
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_to_another_place_is_not_followed(status, braked):
+    with ModelStub([completion("caught")]) as other:
+        led = Canned(b"", status, headers={"Location": other.base_url + "/chat/completions"})
+        with ModelStub([led]) as stub, pytest.raises(BadResponse, match="redirects to 127"):
+            asked(stub.base_url, braked=braked)
+        assert not other.requests
+
+
+@pytest.mark.parametrize("braked", [False, True])
+def test_a_redirect_within_the_place_is_followed(braked):
+    with ModelStub([Canned(b"", 307, headers={"Location": "/v2/chat/completions"}), completion("hello")]) as stub:
+        assert asked(stub.base_url, braked=braked) == "hello"
+
+
+def test_vectors_are_asked_for_in_the_same_way():
+    with ModelStub([completion("caught")]) as other:
+        led = Canned(b"", 307, headers={"Location": other.base_url})
+        with ModelStub([led]) as stub, pytest.raises(ServiceError, match="redirects to"):
+            Endpoint("e", base_url=stub.base_url, retries=0).encode(["text"])
+        assert not other.requests
+
+
+def document(change: Callable[[dict[str, object]], object]) -> Canned:
+    found = json.loads(completion("hello").body)
+    change(found)
+    return Canned(json.dumps(found).encode())
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        document(lambda body: body.update(choices=[])),
+        document(lambda body: body.update(choices=[{"index": 0}])),
+        document(lambda body: body.update(usage="a lot")),
+        Canned(b"[" * 100_000),
+        Canned(b'{"choices":' + b'{"a":' * 900 + b"1" + b"}" * 901),
+    ],
+)
+def test_a_completion_that_is_none_is_a_bad_response(reply):
+    with ModelStub([reply]) as stub, pytest.raises(BadResponse, match=r"no completion|odd message"):
+        policy_for(stub)(start("How many?", [], Budget()), context())
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"prompt_tokens": "many", "completion_tokens": [], "total_tokens": {}},
+        {"prompt_tokens": -5},
+        {"completion_tokens": 10**40},
+    ],
+)
+def test_tokens_that_are_no_numbers_are_not_counted(odd):
+    with ModelStub([document(lambda body: body.update(usage=odd))]) as stub:
+        said = policy_for(stub)(start("How many?", [], Budget()), context())
+    assert said.usage == Usage(calls=1)
+
+
+@pytest.mark.parametrize("depth", [50, 400, 900, 5000])
+def test_arguments_nested_deeply_are_told_to_the_model_and_not_kept(depth):
+    deep = '{"at": ' + "[" * depth + "]" * depth + "}"
+    with ModelStub([completion(None, [("look", deep)])]) as stub:
+        said = policy_for(stub)(start("How many?", [], Budget()), context())
+    (call,) = said.calls
+    assert "nested" in call.problem or "readable" in call.problem
+    assert len(json.dumps(call.arguments)) < 3000
+
+
+def test_thoughts_and_arguments_of_no_sensible_length_are_cut():
+    reply = completion(None, [("look", {"thought": "t" * 100_000, "at": "a" * 1_000_000})])
+    with ModelStub([reply, completion("w" * 1_000_000)]) as stub:
+        policy = policy_for(stub)
+        (call,) = policy(start("How many?", [], Budget()), context()).calls
+        (silent,) = policy(start("How many?", [], Budget()), context()).calls
+    assert len(call.thought) < 10_000
+    assert "long" in call.problem
+    assert len(json.dumps(call.arguments)) < 3000
+    assert len(silent.thought) < 10_000
+    assert len(json.dumps(silent.arguments)) < 10_000
+
+
+@pytest.mark.parametrize("braked", [False, True])
+@pytest.mark.parametrize("status", [200, 400, 401, 500])
+def test_a_key_that_is_echoed_is_told_nobody(status, braked):
+    reply = completion(f"You sent {KEY}, did you?") if status == 200 else failure(status, f"no such key: {KEY}")
+    with ModelStub([replace(reply, status=status)]) as stub:
+        try:
+            said = asked(stub.base_url, braked=braked)
+        except StopRun as error:
+            said = str(error)
+    assert KEY not in said
+    assert "[hidden]" in said
+
+
+def test_a_password_in_the_address_is_told_nobody_and_its_base64_neither():
+    packed = base64.b64encode(b"me:a-nevertobeleft").decode()
+    reply = failure(400, f"Basic {packed} is a-nevertobeleft")
+    with ModelStub([reply]) as stub:
+        url = stub.base_url.replace("http://", "http://me:a-nevertobeleft@")
+        with pytest.raises(UsageError) as told:
+            asked(url, braked=False)
+        with pytest.raises(ServiceError) as vectors:
+            Endpoint("e", base_url=url, retries=0).encode(["text"])
+    for text in (str(told.value), str(vectors.value)):
+        assert "a-nevertobeleft" not in text
+        assert packed not in text
+
+
+def test_a_key_is_left_out_wherever_a_piece_of_the_reply_ends():
+    text = f"1 {KEY} 2 {KEY}{KEY} 3".encode()
+    for size in range(1, len(text)):
+        read = _Reading("", 10_000, [KEY])
+        pieces = [read(text[start : start + size]) for start in range(0, len(text), size)]
+        assert b"".join([*pieces, read.rest()]) == b"1 [hidden] 2 [hidden][hidden] 3"
+
+
+@pytest.mark.parametrize("braked", [False, True])
+def test_a_reply_that_is_packed_is_unpacked(braked):
+    packed = replace(
+        completion("hello"), body=gzip.compress(completion("hello").body), headers={"Content-Encoding": "gzip"}
+    )
+    with ModelStub([packed]) as stub:
+        assert asked(stub.base_url, braked=braked) == "hello"
+
+
+CALL = ("finish", {"thought": "Done.", "answer": "Polonium and radium."})
+
+
+@contextmanager
+def cancellation() -> Iterator[Cancellation]:
+    """One with a loop, as a server has it."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield Cancellation(loop)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def heard(
+    *replies: Canned, listen: bool = True, **changes: object
+) -> tuple[object, list[Draft], list[dict[str, object]]]:
+    """The reply or its error, what was heard before, and what the endpoint was asked."""
+    drafts: list[Draft] = []
+    with ModelStub(replies) as stub, cancellation() as cancellations:
+        settings = Settings(
+            **{"model": "stub", "base_url": stub.base_url, "model_retries": 0, "model_timeout": 5.0, **changes}  # type: ignore[arg-type]
+        )
+        model = open_chat_model(settings, sampling=False)
+        with (
+            streaming_to(drafts.append if listen else (lambda draft: pytest.fail("heard"))),
+            reply_purpose("step" if listen else ""),
+        ):
+            try:
+                return cancellations.run_here(lambda: invoke(model, "hello")), drafts, stub.requests
+            except (ServiceError, BadResponse, PromptTooLong) as error:
+                return error, drafts, stub.requests
+
+
+def facts(reply: object) -> tuple[object, ...]:
+    """All that a policy reads of a reply."""
+    assert isinstance(reply, AIMessage)
+    assert reply.usage_metadata
+    end = reply.response_metadata["finish_reason"]
+    return reply.text, reply.tool_calls, reply.invalid_tool_calls, reply.usage_metadata["output_tokens"], end
+
+
+def test_a_reply_is_heard_piece_by_piece_and_is_in_the_end_what_it_is_without_a_stream():
+    reply, drafts, asked = heard(streamed("I am done.", [CALL]))
+    plain, none, _ = heard(completion("I am done.", [CALL]), listen=False)
+    assert facts(reply) == facts(plain)
+    assert none == []
+    assert asked[0]["stream"] is True
+    texts = [draft.text for draft in drafts]
+    assert [one for one in texts if one][:2] == ["I am", "I am don"]
+    assert drafts[-1].tool == "finish"
+    assert json.loads(drafts[-1].arguments) == CALL[1]
+    assert len({draft.arguments for draft in drafts}) > 10
+
+
+def test_arguments_that_were_cut_off_are_not_taken_for_whole_ones():
+    reply, _, _ = heard(streamed("", [("execute_query", '{"query": "SELECT ?x WHERE {')]))
+    assert reply.tool_calls == []  # type: ignore[attr-defined]
+    assert reply.invalid_tool_calls[0]["args"] == '{"query": "SELECT ?x WHERE {'  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        failure(400, "stream is not supported"),
+        completion("no stream"),
+        Canned(list(streamed("Polonium and radium.").body)[:4], content_type="text/event-stream"),
+        Canned([b"data: <html>\n\n"], content_type="text/event-stream"),
+        Canned([b'data: {"error": {"message": "out of memory"}}\n\n'], content_type="text/event-stream"),
+    ],
+    ids=["refused", "not streamed", "broken off", "no piece", "error"],
+)
+def test_a_stream_that_goes_wrong_is_asked_for_again_as_a_whole(first):
+    reply, _, asked = heard(first, completion("whole"))
+    assert reply.text == "whole"  # type: ignore[attr-defined]
+    assert [bool(one.get("stream")) for one in asked] == [True, False]
+
+
+def test_an_endpoint_that_cannot_stream_is_asked_so_only_once():
+    refusal = failure(400, "stream is not supported")
+    with ModelStub([refusal, completion("one"), completion("two")]) as stub, cancellation() as cancels:
+        model = open_chat_model(Settings(model="stub", base_url=stub.base_url, model_retries=0), sampling=False)
+        with streaming_to(lambda draft: None), reply_purpose("step"):
+            for _ in range(2):
+                cancels.run_here(lambda: invoke(model, "hello"))
+    assert [bool(one.get("stream")) for one in stub.requests] == [True, False, False]
+
+
+def test_a_refusal_that_is_not_for_the_stream_is_told_as_ever():
+    error, _, _ = heard(failure(400, "This model's maximum context length is 10 tokens"))
+    assert isinstance(error, PromptTooLong)
+
+
+def test_a_reply_that_is_never_whole_is_given_up_in_time():
+    pause = threading.Event()
+
+    def slowly() -> Iterator[bytes]:
+        for piece in streamed("word " * 200, size=1).body:
+            pause.wait(0.05)
+            yield piece
+
+    error, drafts, _ = heard(Canned(slowly(), content_type="text/event-stream"), model_timeout=0.5)
+    assert isinstance(error, ServiceError)
+    assert drafts
 
 
 def test_calls_of_a_run_share_a_few_threads_and_a_call_that_hangs_keeps_only_its_own():

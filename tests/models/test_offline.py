@@ -170,9 +170,10 @@ UNUSED = [
     ("Which elements have atomic number 80?", ["80"]),
     ("Which country has the largest area?", ["area"]),
     ("Which city is the largest?", ["largest"]),
+    ("Which element is heavy?", ["heavy"]),
     ("Which elements are heavier than iron?", ["heavier"]),
-    ("Was Marie Curie born in Paris?", ["born"]),
-    ("Was Marie Curie born in France?", ["born"]),
+    ("Where did Marie Curie die?", ["die"]),
+    ("Where did Marie Curie live?", ["live"]),
     ("Does polonium have a melting point?", ["melting"]),
     ("Which chemists were born in Germany?", ["born"]),
     ("Who is the president of France?", ["president"]),
@@ -220,8 +221,11 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
         ("Is Berlin the capital of Germany?", "✓ (capital: Berlin)"),
         ("Was Saint Petersburg the capital of Russia?", "✓ (capital: Saint Petersburg; end time: 1918)"),
         ("Was Henry Cavendish ever married?", "✗ (spouse: no value)"),
-        ("Did Marie Curie discover oxygen?", "✗ (no such statement here)"),
-        ("Ist Paris die Hauptstadt von Deutschland?", "✗ (keine solche Aussage hier)"),
+        (
+            "Did Marie Curie discover oxygen?",
+            "✗ (no such statement here; discoverer or inventor: Carl Wilhelm Scheele)",
+        ),
+        ("Ist Paris die Hauptstadt von Deutschland?", "✗ (keine solche Aussage hier; Hauptstadt: Berlin)"),
     ],
 )
 def test_a_bare_value_is_told_with_what_it_is(agent: Agent, question: str, said: str):

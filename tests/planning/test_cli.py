@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from benchmarks.plans import Judged, PlanScores, judge
 
-from kbnav.apps.cli.learned import path_questions
+from kbnav.apps.cli.train import path_questions
 from kbnav.evaluation.datasets import find_dataset
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource

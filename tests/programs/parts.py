@@ -14,7 +14,7 @@ from kbnav.programs.retriever import Description, GroupRecord, freeze
 from kbnav.programs.steps import TrialRunner
 from kbnav.programs.train import ProgramsOptions, TrainingContext
 from kbnav.programs.writer import Brief, Contrast, ContrastText, ModelWriter
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 
 FAILS = "def score(query, candidates):\n    return {candidates[0]: 1 / 0}\n"
 LAST = "def score(query, candidates):\n    return {node: place for place, node in enumerate(candidates)}\n"

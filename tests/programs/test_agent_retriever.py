@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from kbnav.apps.cli.learned import queries
+from kbnav.apps.cli.train import queries
 from kbnav.errors import Stopped, UsageError
 from kbnav.evaluation.records import read_saved_run
 from kbnav.knowledge.base import KnowledgeBase
@@ -23,7 +23,7 @@ from kbnav.models.scripted import ScriptedModel
 from kbnav.programs.retriever import AgentRetriever, AgentRetrieverOptions, build_agent_retriever
 from kbnav.programs.train import ProgramsOptions, train_programs
 from kbnav.retrieval.base import build_retriever
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import Settings
 from tests.apps.parts import Cli
 from tests.models.stub import silent_endpoint

@@ -10,14 +10,17 @@ from typing import Any
 import pytest
 
 from kbnav.errors import DataError, ServiceError, Stopped, UsageError
-from kbnav.programs.groups import Centroids, Group, one_group
+from kbnav.programs.first_stage import SIZE, TrainingQuery, open_parts, oracle_recall
+from kbnav.programs.groups import Centroids, Group, groups_by_model, merged, one_group
 from kbnav.programs.program import Outcome, Program
 from kbnav.programs.retriever import DESCRIPTION, check_bound, check_prompts, read_frozen
-from kbnav.programs.train import GroupsFound, Order, read_steps, train
-from kbnav.programs.writer import Brief
-from kbnav.runs.trace import Trace
-from kbnav.runs.trajectory import Usage
-from tests.programs.parts import Runner, ScriptedWriter, plan, program, queries, workshop
+from kbnav.programs.steps import History, Step, TrialRunner, curve, means
+from kbnav.programs.train import GroupsFound, Order, ProgramsOptions, Task, read_steps, train, train_group
+from kbnav.programs.writer import Brief, next_action
+from kbnav.retrieval.base import build_retriever
+from kbnav.runs.trajectory import Trace, Usage
+from kbnav.settings.model import Price, Settings
+from tests.programs.parts import NODES, Runner, ScriptedWriter, plan, program, queries, workshop
 
 BOUND = {"api": 1, "schema": "abc", "encoder": "lsa", "first stage": {"of": ["bm25"], "depth": 200}}
 SOURCES = [program("bad"), "def score(query, candidates)\n", program("middling"), program("good"), program("middling")]
@@ -229,3 +232,289 @@ def test_another_schema_encoder_api_or_first_stage_is_refused_by_name(whole: Pat
     check_prompts(frozen, {"a.md": "1"})
     with pytest.raises(UsageError, match=r"the prompt a\.md"):
         check_prompts(frozen, {"a.md": "2"})
+
+
+KINDS = ("Which drug treats {} well?", "Name a gene that is a part of {} somewhere", "Who wrote {} and when did they?")
+
+
+def made(count: int, split: str) -> list[TrainingQuery]:
+    return [TrainingQuery(f"{split}{n}", KINDS[n % 3].format(f"thing{n} x{n * 7}"), ("a",)) for n in range(count)]
+
+
+class Model:
+    """Replies to prompts by their purpose; counts them."""
+
+    def __init__(self, none_of: str = "") -> None:
+        self.asked: list[str] = []
+        self._none_of, self._patterns = none_of, 0
+
+    def __call__(self, prompt: str, trace: Trace, purpose: str) -> str:
+        self.asked.append(purpose)
+        if purpose == "patterns":
+            self._patterns += 1
+            return "Here they are:\n1. drugs\n2) genes\n" if self._patterns == 1 else "1. authors"
+        asked = prompt.partition("# Queries")[2].splitlines()
+        numbered = [line.partition(". ") for line in asked if line[:1].isdigit()]
+        words = {"drug": 1, "gene": 2} if "drugs" in prompt else {"wrote": 1}
+        found = [(number, next((to for word, to in words.items() if word in text), 0)) for number, _, text in numbered]
+        return "\n".join(f"{number}: {to}" for number, to in found)
+
+
+def test_a_model_proposes_patterns_assigns_in_batches_and_is_asked_once_more_for_those_left_over():
+    model, training, validation = Model(), made(120, "t"), made(90, "v")
+    found = groups_by_model(training, validation, model, Trace(), most=6, smallest=20)
+    assert [group.pattern for group in found] == ["drugs", "genes", "authors"]
+    assert [len(group.training) for group in found] == [40, 40, 40]
+    assert [len(group.validation) for group in found] == [30, 30, 30]
+    assert model.asked == ["patterns", *["assign"] * 6, "patterns", *["assign"] * 2]
+
+
+def test_where_the_number_of_patterns_is_used_up_leftovers_are_a_group_of_their_own():
+    found = groups_by_model(made(120, "t"), made(90, "v"), Model(), Trace(), most=2, smallest=20)
+    assert [group.pattern for group in found] == ["drugs", "genes", "queries of no other pattern"]
+    assert sum(len(group.training) for group in found) == 120
+
+
+def test_common_words_route_new_queries_to_their_group():
+    texts = [one.text for one in made(120, "t")]
+    centroids = Centroids.of([texts[n::3] for n in range(3)])
+    assert centroids.nearest(["Which drug treats gout well?", "Who wrote it?"]) == [0, 2]
+
+
+def test_a_group_too_small_to_validate_joins_the_nearest_and_no_query_is_lost():
+    training = [TrainingQuery("a1", "red fish swim", ("x",)), TrainingQuery("b1", "blue birds fly", ("x",))]
+    training += [TrainingQuery("c1", "red fish jump", ("x",))]
+    held = [TrainingQuery(f"a{n}", "red fish swim", ("x",)) for n in range(2, 5)]
+    held += [TrainingQuery(f"b{n}", "blue birds fly", ("x",)) for n in range(2, 5)]
+    held += [TrainingQuery("c2", "red fish jump", ("x",))]
+    groups = [
+        Group("g1", "swim", ("a1",), ("a2", "a3", "a4")),
+        Group("g2", "fly", ("b1",), ("b2", "b3", "b4")),
+        Group("g3", "jump", ("c1",), ("c2",)),
+    ]
+    found = merged(groups, training, held, smallest=3)
+    assert sorted(group.pattern for group in found) == ["fly", "swim; or jump"]
+    assert [group.id for group in found] == ["g1", "g2"]
+    assert sorted(name for group in found for name in group.validation) == sorted(one.id for one in held)
+    assert len(merged(groups, training, held, smallest=100)) == 1
+
+
+def test_a_group_joins_none_whose_answers_are_of_another_type_unless_nothing_can_be_held_out_for_it():
+    def asked(name: str, text: str, *kinds: str) -> TrainingQuery:
+        return TrainingQuery(name, text, kinds)
+
+    training = [asked("a1", "red fish swim", "fish"), asked("b1", "red birds fly", "bird")]
+    training.append(asked("c1", "red fish jump", "bird", "bird", "fish"))  # whose words are those of fish
+    held = [asked(f"{name}{n}", "red", kind) for name, kind in (("a", "fish"), ("b", "bird")) for n in range(2, 5)]
+    alone = asked("c2", "red fish jump", "bird")
+    groups = [
+        Group("g1", "swim", ("a1",), ("a2", "a3", "a4")),
+        Group("g2", "fly", ("b1",), ("b2", "b3", "b4")),
+        Group("g3", "jump", ("c1",), ("c2",)),
+    ]
+    found = merged(groups, training, [*held, alone], smallest=3, kinds=str)
+    assert sorted(group.pattern for group in found) == ["fly; or jump", "swim"]
+    found = merged([groups[0], groups[2]], training, [*held, alone], smallest=3, kinds=str)
+    assert sorted(group.pattern for group in found) == ["jump", "swim"]
+    bare = Group("g3", "jump", ("c1",), ())
+    assert [group.pattern for group in merged([groups[0], bare], training, held, smallest=3, kinds=str)] == [
+        "swim; or jump"
+    ]
+
+
+def test_candidates_are_the_first_200_of_graph_rank(demo_kb, demo_home):
+    query = "Which instrument made by somebody from Little Mew has a love letter hidden in it?"
+    settings = Settings(kb="demo", home=demo_home)
+    found = open_parts(demo_kb, settings).first(query, None)
+    assert found == build_retriever("graph-rank", demo_kb, settings, {}).retrieve(query, SIZE).ids
+    assert 50 < len(found) <= SIZE == 200
+    assert found[0] == "instrument:the-brown-eye"
+
+
+def test_oracle_recall_is_what_no_program_can_pass():
+    found = oracle_recall([(["a", "b"], ["a", "c"]), (["a"], ["d"]), (["x"], ["x"])])
+    assert found == pytest.approx(0.5)
+    assert oracle_recall([]) == 0
+
+
+BROKEN = "def score(query, candidates)\n    return {}\n"
+
+
+def run(
+    writer: ScriptedWriter, options: ProgramsOptions | None = None, runner: Runner | None = None, **more: object
+) -> tuple[History, str]:
+    shop = workshop(writer, runner, **more)
+    validation = queries(32, "v")
+    task = Task("g1", "things", queries(40), validation, shop.bench.baseline(validation))
+    return train_group(task, History(), options or plan(), shop, lambda step: None)
+
+
+def test_of_a_bad_a_broken_a_good_and_a_worse_program_the_good_one_is_the_best():
+    writer = ScriptedWriter([program("bad"), BROKEN, program("good"), program("middling")])
+    history, ended = run(writer)
+    assert ended == "steps"
+    assert history.best is not None
+    assert history.best.number == 3
+    assert [step.accepted for step in history.steps] == [False, False, True, False]
+    assert "line 1" in history.steps[1].error
+    assert not history.steps[1].batch
+    # 24 answers come first and 8, every fourth, second: (24 + 8 / 2) / 32
+    assert history.best.validation["mrr"] == pytest.approx((24 + 8 / 2) / 32)
+    assert [brief.action for brief in writer.briefs] == ["write", "improve", "repair", "improve"]
+
+
+def test_what_is_worse_on_the_batch_is_not_validated():
+    runner = Runner()
+    history, _ = run(ScriptedWriter([program("bad")]), plan(steps=1), runner)
+    assert runner.runs == 8
+    assert history.steps[0].compared is None
+    assert history.steps[0].metrics["mrr"] < (history.steps[0].best_on_batch or 0)
+
+
+def test_a_program_that_fails_is_told_its_line_and_debug_output_and_is_not_validated():
+    writer = ScriptedWriter([program("crash"), program("good")])
+    history, _ = run(writer, plan(steps=2))
+    first = history.steps[0]
+    asked = {one.id: one.text for one in queries(40)}
+    told = [f"Query: {asked[name]}\nI got here" for name in first.batch[:3]]
+    assert (first.failed, first.error, first.debug) == (
+        8,
+        "line 2: ZeroDivisionError: division by zero",
+        "\n\n".join(told),
+    )
+    assert first.compared is None
+    assert not first.instruction
+    assert history.best is not None
+    assert history.best.number == 2
+    assert writer.briefs[1].action == "repair"
+    assert writer.briefs[1].history.last == first
+
+
+def test_a_failed_query_scores_what_the_first_stage_scores_and_none_is_left_out():
+    step = run(ScriptedWriter([program("crash")]), plan(steps=1))[0].steps[0]
+    asked = [one for one in queries(40) if one.id in step.batch]
+    assert len(asked) == step.failed == 8
+    assert step.metrics == means(workshop(ScriptedWriter([])).bench.baseline(asked))
+
+
+def test_a_program_that_is_wrong_before_it_runs_is_given_back_within_the_step_and_mended():
+    writer = ScriptedWriter([BROKEN], mended=["def score(query):\n    return {}\n", program("good")])
+    history, _ = run(writer, plan(steps=1))
+    (step,) = history.steps
+    assert (step.action, step.source, step.accepted, step.rejected) == ("write", program("good"), True, 2)
+    assert [len(brief.rejected) for brief in writer.given_back] == [1, 2]
+    first, second = writer.given_back[1].rejected
+    assert (first.source, second.source) == (BROKEN, writer.mended[0])
+    assert first.error == "check of the source, before running: line 1: SyntaxError: expected ':'"
+    assert "must begin as score(query, candidates" in second.error
+
+
+def test_a_program_is_given_back_twice_at_most_and_not_where_it_comes_again_as_it_was():
+    writer = ScriptedWriter([BROKEN], mended=[f"{BROKEN}# {number}\n" for number in range(9)])
+    (step,) = run(writer, plan(steps=1))[0].steps
+    assert (len(writer.given_back), step.rejected, step.source) == (2, 2, f"{BROKEN}# 1\n")
+    assert not step.batch
+    stubborn = ScriptedWriter([BROKEN])
+    (step,) = run(stubborn, plan(steps=1))[0].steps
+    assert (len(stubborn.given_back), step.rejected) == (1, 1)
+    assert step.broken
+
+
+def test_a_batch_that_does_not_divide_the_queries_leaves_none_out_for_good():
+    history, _ = run(ScriptedWriter([program("middling")]), plan(steps=4, batch=13))
+    assert {len(step.batch) for step in history.steps} == {13}
+    assert {name for step in history.steps for name in step.batch} == {one.id for one in queries(40)}
+
+
+def test_after_steps_without_gain_the_writer_starts_anew_and_then_has_as_many_again():
+    writer = ScriptedWriter([program("good")])
+    run(writer, plan(steps=9, patience=3))
+    assert [brief.action for brief in writer.briefs] == [
+        *("write", "improve", "improve", "improve", "anew"), *("improve", "improve", "anew", "improve")
+    ]  # fmt: skip
+
+
+def test_repairs_end_after_three_in_a_row():
+    writer = ScriptedWriter([BROKEN])
+    run(writer, plan(steps=6))
+    assert [brief.action for brief in writer.briefs] == ["write", "repair", "repair", "repair", "improve", "repair"]
+
+
+def test_instructions_that_helped_and_that_did_not_reach_the_next_brief():
+    class Adviser(ScriptedWriter):
+        def reflect(self, brief: Brief, *rest: Any) -> str:
+            return f"advice {brief.number}"
+
+    writer = Adviser([program("middling"), program("middling"), program("good")])
+    run(writer, plan(steps=4, batch=40))
+    assert writer.briefs[3].history.lessons() == {"advice 1": "tie", "advice 2": "better"}
+    leaders = writer.briefs[3].history.leaders()
+    assert next((step.number, step.source) for step in leaders) == (3, program("good"))
+    for step in leaders:  # numbers stand beside the program that got them
+        assert step.validation["mrr"] == pytest.approx(sum(step.validated) / 32, abs=1e-5)
+
+
+def test_names_of_the_examples_are_kept_out_of_instructions_by_code():
+    writer = ScriptedWriter([program("middling")], says="Put Node 9 (n9) above Node 0.")
+    history, _ = run(writer, plan(steps=1))
+    assert history.steps[0].instruction == "Put [a name] ([a name]) above [a name]."
+
+
+def test_it_ends_where_every_answer_comes_first_at_the_cost_and_the_time_and_when_stopped():
+    assert run(ScriptedWriter([program("perfect")]))[1] == "perfect"
+    assert run(ScriptedWriter([program("good")]), plan(cost=1.0), spent=lambda: 1.0)[1] == "cost"
+    assert run(ScriptedWriter([program("good")]), plan(seconds=5.0), elapsed=lambda: 5.0)[1] == "time"
+    assert run(ScriptedWriter([program("good")]), stopped=lambda: True)[1] == "stopped"
+
+
+def test_tokens_and_dollars_of_a_step_are_those_of_its_own_calls():
+    class Paid(ScriptedWriter):
+        def write(self, brief: Brief, trace: Trace) -> str:
+            trace.spend(Usage(1_000_000, 0, 0, 1))
+            return super().write(brief, trace)
+
+    history, _ = run(Paid([program("good")]), plan(steps=2), price=Price(prompt=2, completion=8))
+    assert [step.cost for step in history.steps] == [2.0, 2.0]
+    assert history.steps[0].usage == Usage(1_000_000, 0, 0, 1)
+
+
+def test_the_curve_begins_at_the_first_stage_and_never_falls():
+    history, _ = run(ScriptedWriter([program("bad"), program("good"), program("middling")]))
+    rows = curve(history.steps, 0.3)
+    assert rows[0] == (0, 0.3, 0.3)
+    assert [best for _, _, best in rows] == [0.3, 0.3, 0.875, 0.875, 0.875]
+    assert next_action(History((Step(1, "write", "", "", batch=("t1",), accepted=True),)), 10) == "improve"
+    steps = [
+        Step(1, "write", "", "", accepted=True, validation={"mrr": 0.8}),
+        Step(2, "improve", "", "", validation={"mrr": 0.9}),
+    ]
+    assert curve(steps, 0.3)[2] == (2, 0.9, 0.8)  # higher by no more than chance may do
+
+
+def test_the_queries_of_a_batch_are_run_side_by_side_and_come_back_in_their_order():
+    asked = [TrainingQuery(str(number), f"query {number} x", (NODES[number],)) for number in range(4)]
+    together = Barrier(4)
+
+    def run_one(program: Program, query: str, nodes: Sequence[str]) -> Outcome:
+        together.wait(30)  # breaks where one waits for another
+        return Outcome({NODES[int(query.split()[1])]: 1.0})
+
+    trials = TrialRunner(lambda query: NODES, run_one).run(Program.read(program("good")), asked)
+    assert [(one.query.id, one.metrics["mrr"]) for one in trials] == [(str(number), 1.0) for number in range(4)]
+
+
+def test_a_query_whose_answer_is_no_candidate_counts_as_any_other_and_a_program_may_still_find_it():
+    lost, found = TrainingQuery("1", "query 1 x", ("elsewhere",)), TrainingQuery("2", "query 2 x", (NODES[0],))
+    bench = TrialRunner(
+        lambda query: NODES,
+        lambda program, query, nodes: Outcome({"elsewhere": 2.0, NODES[0]: 1.0}),
+    )
+    assert means(bench.baseline([lost, found]))["mrr"] == 0.5
+    trials = bench.run(Program.read(program("good")), [lost, found])
+    assert [one.metrics["mrr"] for one in trials] == [1.0, 0.5]
+    assert bench.oracle([lost, found]) == 0.5
+
+
+def test_the_writer_is_shown_the_three_best_programs():
+    steps = [Step(number, "improve", "", str(number), validation={"mrr": number / 10}) for number in (1, 5, 2, 4, 3)]
+    assert [step.number for step in History(tuple(steps)).leaders()] == [5, 4, 3]

@@ -24,7 +24,7 @@ from kbnav.programs.writer import (
     without_names,
 )
 from kbnav.prompts import render
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 from tests.programs.parts import Runner, ScriptedWriter, plan, program, queries, workshop
 
 SETTING = Setting(

@@ -3,8 +3,7 @@
 import pytest
 
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.tools.context import Context, Shown
-from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.context import Context, Shown, prune_by_ranking
 from tests.tools.using import QUESTION
 
 

@@ -49,6 +49,8 @@ class Lexicon:
     """Whether names take endings."""
     adjectives: Mapping[str, str] = field(default_factory=dict)
     """What is asked for by "how" and an adjective: the name of the quantity."""
+    verbs: Mapping[str, str] = field(default_factory=dict)
+    """Words of which properties have another form, and that form."""
     light: frozenset[str] = frozenset()
     """Words that say so little that a question is understood without them; folded."""
     unread: str = ""

@@ -108,7 +108,9 @@ def read_question(text: str, language: str) -> Question:
         tuple(dict.fromkeys(found)),
         kind,
         asks,
-        words.hints.get(asks, ""),
+        " ".join(
+            [words.hints.get(asks, ""), *(words.verbs[token] for token in tokens if token in words.verbs)]
+        ).strip(),
         next((words.measures[token] for token in tokens if token in words.measures), None),
         next((words.comparatives[token] for token in tokens if token in words.comparatives), None),
         tuple((_BOUNDS.get(a, "="), int(b)) for a, b in pairwise(["", *tokens]) if _YEAR.fullmatch(b)),

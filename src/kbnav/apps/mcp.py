@@ -15,14 +15,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kbnav.agents.common.agent import Agent
 from kbnav.answers.tables import Ranking
-from kbnav.apps.console import answer_record, call_data, run_record, step_data
-from kbnav.apps.evidence import absence_text, answer_table, evidence_data, evidence_lines
+from kbnav.apps.console import (
+    absence_text,
+    answer_record,
+    answer_table,
+    call_data,
+    evidence_data,
+    evidence_lines,
+    run_record,
+    step_data,
+)
 from kbnav.apps.secrets import Secrets, secrets_of
 from kbnav.errors import BadArguments, KbnavError, LimitReached, StopRun
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.cancellation import Cancellation
-from kbnav.retrieval.attempt import attempt
-from kbnav.retrieval.base import Retriever, build_retriever
+from kbnav.retrieval.base import Retriever, attempt, build_retriever
 from kbnav.runs.trajectory import Run, save_run, versions
 from kbnav.sessions.evidence import run_evidence
 from kbnav.sessions.session import ask, use

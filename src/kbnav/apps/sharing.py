@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from kbnav.apps.console import labelled_query, spent_words
-from kbnav.apps.evidence import absence_text, answer_table, closing_lines, row_lines
+from kbnav.apps.console import absence_text, answer_table, closing_lines, labelled_query, row_lines, spent_words
 from kbnav.evaluation.report.page import inside, shortened, template
 from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.verbalization import verbalize_answer

@@ -49,7 +49,7 @@ def load(
 
         return MiniLM.load(weights, threads=threads)
     if name == "e5":
-        from kbnav.encoders.libraries import E5
+        from kbnav.encoders.endpoint import E5
 
         return E5.load()
     if kind == "openai" and model:
@@ -57,7 +57,7 @@ def load(
 
         return Endpoint(model, base_url=base_url, api_key=api_key)
     if kind == "sentence-transformers" and model:
-        from kbnav.encoders.libraries import SentenceTransformers
+        from kbnav.encoders.endpoint import SentenceTransformers
 
         return SentenceTransformers.load(model)
     if kind == "trained" and model:

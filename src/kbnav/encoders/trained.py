@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kbnav.encoders.base import Vectors, normalised
-from kbnav.encoders.onnx import OnnxTexts, onnx_installed
+from kbnav.encoders.minilm import OnnxTexts, onnx_installed
 from kbnav.errors import DataError, UsageError
 from kbnav.settings.plugins import missing
 

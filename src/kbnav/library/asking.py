@@ -481,7 +481,7 @@ async def aretrieve(query: str, *, kb: AnyKB | None = None, k: int = 10, **how: 
 
 
 def _ranking_of(how: AgentSource, query: str, k: int, cancellation: Cancellation | None = None) -> Answer:
-    from kbnav.retrieval.attempt import retrieved
+    from kbnav.retrieval.base import retrieved
 
     with how.opening() as kb:
         settings = how.settings(kb)

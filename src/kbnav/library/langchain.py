@@ -10,32 +10,29 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.runtime import Runtime, get_runtime
 from typing_extensions import TypedDict
 
+from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.state import State, Update, start, step_limit
 from kbnav.agents.machine import RunContext
 from kbnav.answers.question import checked_question
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import ServiceError, TellModel
-from kbnav.library.asking import AgentSource, AnyKB, AskOptions, awaited
+from kbnav.library.asking import KB, AgentSource, AnyKB, AskOptions, awaited
 from kbnav.models.cancellation import Cancellation, current_cancellation
 from kbnav.runs.trajectory import new_id
 from kbnav.sessions.session import language_of, serializer, turns_of, use
+from kbnav.tools.toolbox import Tool
 
 if TYPE_CHECKING:
-    from langchain_core.runnables import RunnableConfig
     from langchain_core.tools import BaseTool
     from langgraph.graph.state import CompiledStateGraph
     from langgraph.types import Checkpointer
-
-    from kbnav.agents.common.agent import Agent
-    from kbnav.library.asking import KB
-    from kbnav.tools.toolbox import Tool
 
 
 def langchain_tools(kb: AnyKB | None = None, **how: Unpack[AskOptions]) -> list[BaseTool]:

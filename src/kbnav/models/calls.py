@@ -12,21 +12,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from langchain_core.language_models import BaseChatModel
 from pydantic import TypeAdapter
 
 from kbnav.errors import FATAL, Stopped, StopRun, UsageError
 from kbnav.models.chat import invoke, open_chat_model, usage_of
 from kbnav.runs.database import best_effort, open_tables
 from kbnav.runs.journal import unpacked
-from kbnav.runs.trace import Observed, Trace
-from kbnav.runs.trajectory import Usage
+from kbnav.runs.trajectory import Observed, Trace, Usage
 from kbnav.settings.model import OFFLINE, REPLAY, Settings
-
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel
-
 
 _TABLES = ("CREATE TABLE IF NOT EXISTS blob (key TEXT PRIMARY KEY, body BYTEA NOT NULL)",)
 _AT_ONCE = 500  # keys of one query, below what SQLite allows

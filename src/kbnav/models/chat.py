@@ -8,22 +8,20 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage
+from langchain_core.messages.ai import add_ai_message_chunks
+from langchain_core.messages.tool import invalid_tool_call, tool_call
+from langchain_core.runnables import Runnable
 from pydantic import ValidationError
 
 from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
 from kbnav.models.cancellation import current_cancellation
 from kbnav.models.transport import MIB, TooMuch, TooSlow, clients, current_listener, out_of_bounds
-from kbnav.runs.trace import span, tokens
-from kbnav.runs.trajectory import Usage, load_run
+from kbnav.runs.trajectory import Usage, load_run, span, tokens
 from kbnav.settings.model import OFFLINE, REPLAY, Settings
-
-if TYPE_CHECKING:
-    from langchain_core.language_models import BaseChatModel, LanguageModelInput
-    from langchain_core.messages import AIMessage
-    from langchain_core.runnables import Runnable
-
 
 _LOG = logging.getLogger("kbnav.models")
 LARGEST = 4 * MIB
@@ -137,9 +135,6 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
     except ValidationError as error:
         if any(item["loc"][:1] != ("tool_calls",) for item in error.errors()):
             raise BadResponse(f"the model's endpoint answered with an odd message: {_line(error)}") from error
-        from langchain_core.messages import AIMessage
-        from langchain_core.messages.tool import invalid_tool_call
-
         # Tool calls whose arguments are JSON but no object become calls that could not be read.
         odd_calls = [invalid_tool_call(args=json.dumps(item["input"])) for item in error.errors()]
         return AIMessage("", invalid_tool_calls=odd_calls)
@@ -177,10 +172,6 @@ async def _streamed(
     model: Runnable[LanguageModelInput, AIMessage], prompt: Any, tell: Callable[[str, str, str], None], options: Any
 ) -> AIMessage:
     """A streamed reply. Raises EOFError where none comes, ValueError where it breaks off, and as reading it does."""
-    from langchain_core.messages import AIMessage
-    from langchain_core.messages.ai import add_ai_message_chunks
-    from langchain_core.messages.tool import invalid_tool_call, tool_call
-
     pieces: list[Any] = []
     text, tool, arguments = "", "", ""
     try:

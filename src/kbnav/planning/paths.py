@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,10 +16,7 @@ from kbnav.knowledge.skb import graph
 from kbnav.knowledge.skb.graph import NodeNumbers
 from kbnav.knowledge.skb.schema import schema_sha256
 from kbnav.knowledge.skb.store import SKB
-
-if TYPE_CHECKING:
-    from kbnav.runs.trace import Trace
-
+from kbnav.runs.trajectory import Trace
 
 Way = Literal["out", "in"]
 

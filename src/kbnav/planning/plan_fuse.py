@@ -51,7 +51,7 @@ from kbnav.planning.training import MOST_ANSWERS, Example, LabelledQuestion, pat
 from kbnav.retrieval.base import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, hits_text
 from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
 from kbnav.runs.journal import write_whole
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 from kbnav.settings.plugins import needs
 
 BEFORE, BEHIND = 6, 4

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from kbnav import encoders
 from kbnav.encoders import Encoder
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.matching import NEAREST, Variant
@@ -18,7 +19,7 @@ from kbnav.planning import paths as mending
 from kbnav.planning.paths import TEXT, Hop, PathSchema, Plan, Planner, example_edge, parse_paths, path_text
 from kbnav.planning.training import read_description
 from kbnav.prompts import prompt_hashes, render
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 from kbnav.settings.systems import Options
 
 
@@ -38,8 +39,6 @@ NAMES: tuple[str, ...] = get_args(Name)
 
 def encoder_of(skb: SKB) -> Encoder:
     """The encoder of the SKB's vectors, else minilm. Raises UsageError where there is neither."""
-    from kbnav import encoders
-
     if skb.vectors is not None:
         return skb.vectors.encoder
     found = encoders.default(lambda _: None)

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -24,12 +23,8 @@ from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.matching import Variant
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import TEXT_PATH, Hop, PathSchema, Plan, PlannedPath, RelationPath
-from kbnav.planning.training import fits, read_description, write_description
-
-if TYPE_CHECKING:
-    from kbnav.planning.training import Example
-    from kbnav.runs.trace import Trace
-
+from kbnav.planning.training import Example, fits, read_description, write_description
+from kbnav.runs.trajectory import Trace
 
 Floats = npt.NDArray[np.floating]
 Mask = npt.NDArray[np.bool_]

@@ -18,7 +18,7 @@ from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -38,14 +38,10 @@ from kbnav.planning.paths import (
     parse_paths,
     path_text,
 )
-from kbnav.planning.training import PlannerOptions, fits, read_description, write_description
+from kbnav.planning.training import Example, PlannerOptions, fits, read_description, write_description
 from kbnav.prompts import render
+from kbnav.runs.trajectory import Trace
 from kbnav.settings.plugins import missing
-
-if TYPE_CHECKING:
-    from kbnav.planning.training import Example
-    from kbnav.runs.trace import Trace
-
 
 MODEL = "model"
 """Folder of what was trained, beside the description."""

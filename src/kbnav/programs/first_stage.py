@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.models.calls import open_calls
 from kbnav.planning.paths import PathSchema
 from kbnav.programs.api import API_VERSION, Api
 from kbnav.prompts import prompt_hashes
 from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import Settings
 
 SIZE = 200
@@ -55,11 +56,7 @@ class Parts:
 
 def open_parts(kb: SkbKB, settings: Settings, *, candidates: Sequence[str] = (), api_model: str = "") -> Parts:
     """The parts; programs ask ``api_model``, and none where it is empty. Raises UsageError, CredentialsError."""
-    model = None
-    if api_model:
-        from kbnav.models.calls import open_calls
-
-        model = open_calls(settings.asking(api_model))
+    model = open_calls(settings.asking(api_model)) if api_model else None
     stage = GraphRank(kb, GraphRankOptions(candidates=tuple(candidates)))
     return Parts(lambda query, trace: stage.retrieve(query, SIZE, trace).ids, Api(kb, model=model))
 

@@ -11,16 +11,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kbnav.programs.first_stage import TrainingQuery
 from kbnav.prompts import render
-from kbnav.runs.trace import Trace
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from kbnav.runs.trajectory import Trace
 
 READ = 200
 """Training queries that the model reads."""

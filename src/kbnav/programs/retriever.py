@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -22,6 +22,7 @@ from kbnav.answers.tables import Ranking
 from kbnav.encoders.trained import Question, refuse_seen
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.models.calls import ModelCalls, open_calls
 from kbnav.programs.first_stage import Parts, bound_to, open_parts
 from kbnav.programs.groups import Centroids, assign
 from kbnav.programs.program import BadProgram, Program
@@ -30,12 +31,8 @@ from kbnav.programs.steps import ranked
 from kbnav.prompts import prompt_hashes
 from kbnav.retrieval.base import NO_PROMPTS, RetrievalOptions, as_ranking, hits_text
 from kbnav.runs.journal import write_whole
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import Settings
-
-if TYPE_CHECKING:
-    from kbnav.models.calls import ModelCalls
-
 
 DESCRIPTION = "programs.json"
 PROGRAMS = "programs"
@@ -289,9 +286,5 @@ def build_agent_retriever(kb: SkbKB, settings: Settings, options: AgentRetriever
     model = options.api_model or frozen.about.models.get("programs", "")
     parts = open_parts(kb, settings, candidates=options.candidates, api_model=model)
     check_bound(frozen, bound_to(kb))
-    calls = None
-    if options.routing == "model" or (options.routing == "auto" and settings.model != "offline"):
-        from kbnav.models.calls import open_calls
-
-        calls = open_calls(settings)
-    return AgentRetriever(kb, frozen, parts, calls)
+    by_model = options.routing == "model" or (options.routing == "auto" and settings.model != "offline")
+    return AgentRetriever(kb, frozen, parts, open_calls(settings) if by_model else None)

@@ -1,32 +1,48 @@
 """Where programs run: pydantic-monty, an interpreter for a part of Python, in worker processes.
 
 A program gets its query, its candidates and the API's answers, and nothing else: no files, no network, no environment.
+Beyond this process, each process of this machine or worker of a Ray cluster has the knowledge base, the API and a
+sandbox open for itself. What a program makes of a query does not depend on where it runs.
 """
 
 from __future__ import annotations
 
 import datetime
 import json
+import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from multiprocessing import get_context
+from pathlib import Path
+from queue import Queue
+from signal import SIG_IGN, SIGINT, signal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from kbnav.answers.tables import encodable
-from kbnav.errors import BadArguments, KbnavError, QueryTimeout, TellModel, UnknownId
+from kbnav.errors import BadArguments, KbnavError, QueryTimeout, ServiceError, TellModel, UnknownId
+from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.ray_cluster import connected, share_of
+from kbnav.knowledge.skb.kb import as_skb
 from kbnav.programs.api import Api, Calls, OutOfCalls
 from kbnav.programs.api.functions import OverLimit
 from kbnav.programs.api.knowledge import NotHere
+from kbnav.programs.first_stage import open_parts
 from kbnav.programs.program import Failure, FailureKind, Outcome, Problem, Program
 from kbnav.programs.steps import SIDE_BY_SIDE
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
+from kbnav.settings.model import OFFLINE, Settings
 from kbnav.settings.plugins import needs
 
 if TYPE_CHECKING:
     import pydantic_monty as monty
+
 
 LANGUAGE = (
     "It runs in a small interpreter of Python: no files, no network, no numpy, no `yield`; `re`, `math`, `json`, "
@@ -295,3 +311,92 @@ def _not_scores(value: Any) -> str | None:
     if len(value) > 1 and len({float(score) for score in value.values()}) == 1:
         return "gave all nodes the same score"
     return None
+
+
+Where = Literal["here", "processes", "ray"]
+"""Where programs run: in the sandboxes of this process, or in those of other processes."""
+
+
+class Worker:
+    """One process, with everything open until it ends."""
+
+    def __init__(self, settings: Settings, api_model: str) -> None:
+        kb = as_skb(open_kb(settings).__enter__(), "kbnav train programs")
+        self._parts = open_parts(kb, settings, api_model=api_model)
+        self._sandbox = Sandbox(workers=1).__enter__()
+
+    def first(self, query: str) -> Sequence[str]:
+        """The candidates of a query, ids, best first."""
+        return list(self._parts.first(query, None))
+
+    def run(self, source: str, query: str, candidates: Sequence[str]) -> Outcome:
+        """See ``Sandbox.run``."""
+        return self._sandbox.run(Program.read(source), query, candidates, self._parts.api)
+
+
+class Bench:
+    """What ``TrialRunner`` needs, done by ``count`` workers; threads share it. Raises what they met."""
+
+    def __init__(self, call: Callable[..., Any], count: int) -> None:
+        """``call`` gives what a method of a worker that has nothing else to do gives, by the method's name."""
+        self.count = count
+        self.first: Callable[[str], Sequence[str]] = partial(call, "first")
+        self.run: Callable[[Program, str, Sequence[str]], Outcome] = lambda program, query, candidates: call(
+            "run", program.source, query, list(candidates)
+        )
+
+
+_HERE: list[Worker] = []
+"""In a process that was started for it, its worker."""
+
+
+def _begin(settings: Settings, api_model: str) -> None:
+    signal(SIGINT, SIG_IGN)  # ^C ends the training behind its step, which these are needed for
+    _HERE.append(Worker(settings, api_model))
+
+
+def _do(method: str, arguments: Sequence[Any]) -> Any:
+    return getattr(_HERE[0], method)(*arguments)
+
+
+@contextmanager
+def open_bench(where: Where, settings: Settings, api_model: str, count: int | None) -> Iterator[Bench]:
+    """``count`` workers, by default as many as there are processors; they end with it. Raises as ``connected``."""
+    kb = str(Path(settings.kb).resolve()) if os.path.exists(settings.kb) else settings.kb  # noqa: PTH110 - or a name
+    settings = settings.model_copy(update={"kb": kb, "home": settings.home.resolve()}).asking(OFFLINE)
+    if where == "ray":
+        with connected("--set on=ray") as ray:
+            number, share = share_of(ray, count)
+            # One that dies is started again, and what it was at is done once more.
+            kind = ray.remote(num_cpus=share, max_restarts=-1, max_task_retries=1)(Worker)
+            workers = [kind.remote(settings, api_model) for _ in range(number)]
+            free: Queue[Any] = Queue()
+            for worker in workers:
+                free.put(worker)
+
+            def call(method: str, *arguments: Any) -> Any:
+                worker = free.get()
+                try:
+                    return ray.get(getattr(worker, method).remote(*arguments))
+                except ray.exceptions.RayTaskError as error:
+                    raise error.cause from None
+                finally:
+                    free.put(worker)
+
+            try:
+                yield Bench(call, number)
+            finally:
+                for worker in workers:
+                    ray.kill(worker)
+        return
+    number = count or os.cpu_count() or 1
+    begun = (settings, api_model)
+    with ProcessPoolExecutor(number, get_context("spawn"), initializer=_begin, initargs=begun) as pool:
+
+        def submit(method: str, *arguments: Any) -> Any:
+            try:
+                return pool.submit(_do, method, arguments).result()
+            except BrokenProcessPool as error:
+                raise ServiceError("a process that ran programs was ended; the same command continues it") from error
+
+        yield Bench(submit, number)

@@ -28,12 +28,13 @@ from kbnav.errors import DataError, Stopped, UsageError
 from kbnav.evaluation.metrics.statistics import paired_test
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.questions import read
+from kbnav.models.calls import open_calls
 from kbnav.models.prices import cost_of, price_of
 from kbnav.programs.first_stage import TrainingQuery, bound_to, open_parts
 from kbnav.programs.groups import MOST, SMALLEST, Centroids, Group, groups_by_model, one_group
 from kbnav.programs.program import Outcome, Problem, Program
 from kbnav.programs.retriever import Description, GroupRecord, freeze, read_frozen
-from kbnav.programs.sandbox import Sandbox
+from kbnav.programs.sandbox import Sandbox, Where, open_bench
 from kbnav.programs.steps import (
     RULE,
     SIDE_BY_SIDE,
@@ -46,7 +47,6 @@ from kbnav.programs.steps import (
     means,
     scores_of,
 )
-from kbnav.programs.workers import Where, open_bench
 from kbnav.programs.writer import (
     Brief,
     ContrastText,
@@ -65,8 +65,7 @@ from kbnav.programs.writer import (
 from kbnav.prompts import prompt_hashes
 from kbnav.retrieval.expansion import document_line
 from kbnav.runs.journal import open_journal, read_journal, write_whole
-from kbnav.runs.trace import Trace
-from kbnav.runs.trajectory import Usage
+from kbnav.runs.trajectory import Trace, Usage
 from kbnav.settings.model import OFFLINE, Price, Settings
 from kbnav.settings.systems import Options
 
@@ -486,8 +485,6 @@ def train_programs(
     stopped: Callable[[], object] = lambda: False,
 ) -> Trained:
     """Train programs, the settings' model writing; work is kept. Raises UsageError, CredentialsError, as its calls."""
-    from kbnav.models.calls import open_calls
-
     if settings.model == OFFLINE:
         raise UsageError("kbnav train programs needs a model, which writes them: --model NAME")
     calls, parts = open_calls(settings), open_parts(kb, settings, api_model=options.api_model)

@@ -18,7 +18,7 @@ from kbnav.programs.sandbox import LANGUAGE
 from kbnav.programs.steps import Action, History, Trial, Verdict
 from kbnav.prompts import render
 from kbnav.retrieval.expansion import structures
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 
 THRESHOLD = 0.5
 """Of hit@5, and of the share of the answers that are found: queries above both went well."""

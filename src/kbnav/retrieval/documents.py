@@ -34,7 +34,7 @@ from kbnav.retrieval.base import (
     numbers,
 )
 from kbnav.runs.journal import write_whole
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import Settings
 
 

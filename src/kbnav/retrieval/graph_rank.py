@@ -27,7 +27,7 @@ from kbnav.knowledge.skb.search import LSA_WEIGHT, WEIGHT, relative_score_fusion
 from kbnav.knowledge.skb.text import TextIndex
 from kbnav.knowledge.skb.vectors import VectorSearch
 from kbnav.retrieval.base import NO_PROMPTS, RetrievalOptions, as_ranking, candidate_ranges, hits_text
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 
 Scores = npt.NDArray[np.float64]
 """A score for each node, shape [nodes]."""

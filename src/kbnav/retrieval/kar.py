@@ -43,7 +43,7 @@ from kbnav.retrieval.expansion import (
     structures,
     write_documents,
 )
-from kbnav.runs.trace import Observed, Trace
+from kbnav.runs.trajectory import Observed, Trace
 from kbnav.settings.model import Settings
 
 Scores = npt.NDArray[np.float32]

@@ -27,7 +27,7 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.vectors import VectorSearch
 from kbnav.retrieval.base import ROLES, ComposedOptions, Retriever, as_ranking, build_retriever, hits_text, numbers
 from kbnav.retrieval.documents import document_vectors
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import Settings
 from kbnav.settings.plugins import missing
 

@@ -11,7 +11,7 @@ from kbnav.answers.tables import AnswerTable, node_term
 from kbnav.errors import KbnavError
 from kbnav.knowledge.base import KnowledgeBase, asked_by
 from kbnav.knowledge.evidence import MOST_ROWS, Evidence, Provenance, provenance
-from kbnav.knowledge.sparql.presentation import page_for, query_link
+from kbnav.knowledge.sparql.verbalization import page_for, query_link
 from kbnav.runs.trajectory import Fact, Run
 from kbnav.settings.model import OFFLINE
 

@@ -22,8 +22,7 @@ from kbnav.errors import UsageError
 from kbnav.models.cancellation import Cancellation
 from kbnav.models.prices import cost_of, price_of
 from kbnav.runs.journal import private_file
-from kbnav.runs.trace import span
-from kbnav.runs.trajectory import CHECKPOINTED, Attempt, Run, Turn, new_id, save_run, versions
+from kbnav.runs.trajectory import CHECKPOINTED, Attempt, Run, Turn, new_id, save_run, span, versions
 from kbnav.settings.model import Settings
 from kbnav.tools.context import Context, Observation
 

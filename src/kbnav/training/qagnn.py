@@ -32,7 +32,7 @@ from kbnav.retrieval.qagnn import (
     together,
 )
 from kbnav.training.data import Listed, Split, means, read_lists
-from kbnav.training.models import weights_sha256
+from kbnav.training.dense import weights_sha256
 from kbnav.training.task import CardFacts, Task, TrainingOptions, Work, find_machine
 
 _BUILT = 20_000

@@ -91,7 +91,7 @@ def test_the_examples_of_the_bundled_knowledge_bases_are_answered(server: Server
             assert run["answer"]["status"] == "answered", question
             said[question] = run["answer"]["text"]
     assert list(said.values())[:3] == ["polonium, radium", "Marie Curie, Pierre Curie", "74"]
-    assert said["Which person was born in Little Mew?"] == "Odd Skarrow, Marit Skarrow"
+    assert {*said["Which person was born in Little Mew?"].split(", ")} == {"Odd Skarrow", "Marit Skarrow"}
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ from kbnav.knowledge.skb.rendering import get_doc_info, indexed_text
 from kbnav.knowledge.skb.schema import read_meta, write_meta
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.documents import BM25, BM25Options
-from kbnav.retrieval.expansion import structures
-from kbnav.retrieval.rerank import Rerank, RerankOptions
+from kbnav.retrieval.expansion import Rerank, RerankOptions, structures
 from tests.retrieval.expand.conftest import CountingEncoder, Listening, Script
 
 from .saved import save_stark

@@ -12,7 +12,7 @@ from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import Profiled
 from kbnav.knowledge.http import HttpClient, open_http
 from kbnav.knowledge.open import open_kb
-from kbnav.knowledge.sparql.presentation import page_for
+from kbnav.knowledge.sparql.verbalization import page_for
 from kbnav.knowledge.sparql.vocabulary import vocabulary_of
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.knowledge.wikidata.mirror.build import build_mirror

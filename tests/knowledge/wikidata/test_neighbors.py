@@ -4,8 +4,7 @@ import pytest
 
 from kbnav.errors import UnknownId
 from kbnav.knowledge.wikidata.queries import FETCHED
-from kbnav.tools.context import Context, Shown
-from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.context import Context, Shown, prune_by_ranking
 from kbnav.tools.wikidata import search_neighbors
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, client, serving
 

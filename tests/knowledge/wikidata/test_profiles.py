@@ -10,8 +10,7 @@ from kbnav.knowledge.base import Entity, Profiled
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
 from kbnav.knowledge.wikidata.kb import WikidataKB
 from kbnav.settings.model import Endpoints
-from kbnav.tools.context import Context, Shown
-from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.context import Context, Shown, prune_by_ranking
 from kbnav.tools.show import class_text, property_text
 from kbnav.tools.wikidata import get_property_examples
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, client, serving

@@ -12,7 +12,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.runs.trace import Observed, Trace
+from kbnav.runs.trajectory import Observed, Trace
 from tests.knowledge.skb.sources import small_skb
 
 QUERY = "Which guitar by Ann Reed has a storm letter?"

@@ -28,7 +28,7 @@ from kbnav.retrieval.expansion import (
     structures,
 )
 from kbnav.retrieval.kar import KAR, KAROptions, similarity_for
-from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Trace
 from tests.knowledge.skb.sources import small_skb
 from tests.retrieval.expand.conftest import QUERY, Listening, Script
 

@@ -13,9 +13,9 @@ from itertools import islice
 from types import SimpleNamespace
 
 from kbnav.answers.tables import AnswerTable, Cell
-from kbnav.apps.evidence import absence_text, answer_table, closing_lines, phrases, row_lines
+from kbnav.apps.console import absence_text, answer_table, closing_lines, phrases, row_lines
 from kbnav.knowledge.evidence import Provenance
-from kbnav.knowledge.sparql.presentation import page_for, query_link
+from kbnav.knowledge.sparql.verbalization import page_for, query_link
 from kbnav.knowledge.sparql.vocabulary import entity_page
 from kbnav.runs.trajectory import Run
 from kbnav.tools.show import cell_text

@@ -1,41 +1,56 @@
-"""``kbnav ask``: one question, or a follow-up to the last."""
+"""``kbnav ask``, ``chat``, ``retrieve``: one question, sessions with what can be typed in them, ranked nodes."""
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
+from kbnav.agents.common.agent import Agent, build_agent
 from kbnav.answers.question import checked_question
-from kbnav.apps.cli.options import Asking, Json, load
-from kbnav.apps.cli.terminal import RunProgress, print_error, stopped_by_ctrl_c
-from kbnav.apps.console import answer_csv, answer_json, print_answer, printable, spent_words
-from kbnav.errors import UsageError
-from kbnav.runs.trajectory import Run, load_runs, saved_runs
+from kbnav.answers.tables import Ranking
+from kbnav.apps.cli.options import Asking, BaseUrl, Given, Json, Kb, Model, argument, flag, load, open_skb, option
+from kbnav.apps.cli.terminal import RunProgress, print_error, print_json, stopped_by_ctrl_c
+from kbnav.apps.console import (
+    answer_csv,
+    answer_json,
+    answer_table,
+    evidence_lines,
+    labelled_query,
+    print_answer,
+    printable,
+    query_lines,
+    spent_words,
+)
+from kbnav.errors import StopRun, UsageError
+from kbnav.models.cancellation import Cancellation
+from kbnav.runs.trajectory import Run, load_runs, new_id, saved_runs
 from kbnav.settings.model import OFFLINE, SEPARATOR, Settings
 from kbnav.settings.systems import kind_of
 
 if TYPE_CHECKING:
-    from kbnav.agents.common.agent import Agent
     from kbnav.knowledge.evidence import Provenance
+    from kbnav.knowledge.skb.store import SKB
 
 
 def ask(
-    question: Annotated[
-        str, typer.Argument(metavar="QUESTION", help="In any language; - reads it from standard input.")
-    ],
+    question: Annotated[str, argument("QUESTION", "In any language; - reads it from standard input.")],
     of: Asking,
-    follow_up: Annotated[bool, typer.Option("--continue", "-c", help="Ask a follow-up to the last question.")] = False,
+    follow_up: Annotated[bool, flag("--continue", "Ask a follow-up to the last question.", "-c")] = False,
     as_json: Json = False,
     as_csv: Annotated[
-        bool, typer.Option("--csv", help="Print the whole table or ranking as CSV; steps go to standard error.")
+        bool, flag("--csv", "Print the whole table or ranking as CSV; steps go to standard error.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the steps.")] = False,
+    quiet: Annotated[bool, flag("--quiet", "Do not print the steps.", "-q")] = False,
     evidence: Annotated[
-        bool, typer.Option("--evidence", help="Also print the statements that make each row true; two queries more.")
+        bool, flag("--evidence", "Also print the statements that make each row true; two queries more.")
     ] = False,
 ) -> None:
     """Ask one question; thoughts, actions and observations are shown as they happen.
@@ -49,7 +64,6 @@ def ask(
     of = _as_before(of, earlier) if earlier else of
     settings = of.settings()
     settings.check_key()  # before the imports that take seconds
-    from kbnav.agents.common.agent import build_agent
     from kbnav.knowledge.open import open_kb
     from kbnav.sessions.session import ask as ask_agent
 
@@ -81,8 +95,6 @@ def print_outcome(
     run: Run, settings: Settings, as_json: bool = False, as_csv: bool = False, evidence: Provenance | None = None
 ) -> None:
     """Print the answer, for people or for programs; with the evidence for it where that was looked up."""
-    from kbnav.apps.evidence import answer_table, evidence_lines
-
     page = settings.endpoints.query_page
     saved = (settings.home / "runs" / f"{run.id}.json").is_file()
     if as_json:
@@ -92,8 +104,6 @@ def print_outcome(
         if not saved:
             print_error(run.outcome.error)
     else:
-        from rich.console import Console
-
         console = Console()
         console.rule()
         print_answer(console, run, page)
@@ -124,3 +134,176 @@ def _as_before(of: Asking, earlier: Run) -> Asking:
         base_url=of.base_url or before.get("base_url") or None,
         system=of.system or (earlier.system if same_kb else None),
     )
+
+
+_ENDS = ("", "/quit", "/exit")
+_HELP = """\
+/sparql  the query of the last answer that has one
+/quit    end the session, as an empty line and Ctrl-D do
+In a shell, `kbnav show last` prints the last answer's steps, `kbnav export last answer.html` writes it to a file."""
+_PROMPT = "\001\x1b[1m\002?\001\x1b[0m\002 "
+"""In bold; marked, so that the line editor knows that the codes have no width."""
+
+
+def chat(
+    of: Asking,
+    session: Annotated[str | None, option("--session", "ID", "Go on with an earlier session.")] = None,
+    quiet: Annotated[bool, flag("--quiet", "Do not print the steps.", "-q")] = False,
+) -> None:
+    """Ask question after question, each knowing those before it; /help lists what else can be typed.
+
+    A session is saved after every step; --session continues it, also after a kill.
+
+    For example: kbnav chat --kb demo --session lutes
+    """
+    from kbnav.knowledge.open import open_kb
+    from kbnav.sessions.session import Chat, sqlite_sessions
+
+    settings, console = of.settings(), Console()
+    settings.check_key()
+    runs: list[Run] = []
+    with sqlite_sessions(settings.home) as saver, open_kb(settings) as base:
+        agent = build_agent(base, settings, of.system or "")
+        talk = Chat(agent, session or new_id("chat"), saver)
+        if session and not talk.exists:
+            raise UsageError(f"there is no session {session!r}")
+        print_baseline(console, agent, quiet)
+        _print(console, f"session {talk.id} on {settings.kb} with {agent.model}")
+        _print(console, "/help lists commands; /quit, an empty line or Ctrl-D ends the session")
+
+        def answer(ask: Callable[[Cancellation, RunProgress], Run]) -> None:
+            """Answer, and print that; what stops it is printed, and the session goes on."""
+            try:
+                progress = RunProgress(console, agent.model, steps=not quiet)
+                with stopped_by_ctrl_c() as cancellation, progress:
+                    runs.append(ask(cancellation, progress))
+                print_outcome(runs[-1], settings)
+            except StopRun as error:
+                print_error(error)
+
+        if question := talk.unfinished:
+            _print(console, f"going on with: {question}")
+            answer(lambda cancellation, progress: talk.resume(on_event=progress, cancellation=cancellation))
+        read = _line_reader()
+        while (line := read()) not in _ENDS:
+            if line.startswith("/"):
+                _command(line, console, runs)
+            else:
+                answer(
+                    lambda cancellation, progress, line=line: talk.ask(  # type: ignore[misc]
+                        line, on_event=progress, cancellation=cancellation
+                    )
+                )
+        _print(console, f"to continue later: {_same_command(of, settings, talk.id)}")
+
+
+def _print(console: Console, text: str) -> None:
+    console.print(printable(text), style="dim", highlight=False, markup=False, soft_wrap=True)
+
+
+def _command(line: str, console: Console, runs: list[Run]) -> None:
+    if line == "/help":
+        _print(console, _HELP)
+    elif line != "/sparql":
+        _print(console, f"there is no {line.split()[0]}; /help lists the commands")
+    elif asked := next((run for run in reversed(runs) if run.outcome.query), None):
+        console.print(query_lines(labelled_query(asked)), crop=False)
+    else:
+        _print(console, "no answer here has a query yet")
+
+
+def _same_command(of: Asking, settings: Settings, session: str) -> str:
+    options = {"kb": of.kb and settings.kb, "model": of.model, "base-url": of.base_url, "system": of.system}
+    pairs = [(name, value) for name, value in options.items() if value]
+    pairs += [("set", one) for one in of.given or ()] + [("notes", str(one)) for one in of.notes or ()]
+    return f"kbnav chat --session {session}" + "".join(f" --{name} {shlex.quote(value)}" for name, value in pairs)
+
+
+def _line_reader() -> Callable[[], str]:
+    """A function that reads a line, empty at the end; on a terminal the arrow keys bring back earlier lines."""
+    editor: Any = None
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        with suppress(ImportError):  # Windows
+            import readline as editor
+
+    def read() -> str:
+        try:
+            return input(_PROMPT if editor else "? ").strip()
+        except (EOFError, KeyboardInterrupt):
+            print()
+            return ""
+
+    return read
+
+
+_WIDTH = 160
+"""Characters of a document that are printed."""
+
+
+def retrieve(
+    query: Annotated[str, argument("QUERY", "Words, or a question.")],
+    system: Annotated[str, option("--system", "SYSTEM", "bm25, vss, graph-rank … (see kbnav systems).")] = "bm25",
+    kb: Kb = None,
+    k: Annotated[int, option("--k", "N", "How many nodes.", min=1)] = 10,
+    given: Given = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    as_json: Json = False,
+    as_csv: Annotated[bool, flag("--csv", "Print CSV.")] = False,
+) -> None:
+    """Rank the nodes of an SKB for a query; the run is saved, and kbnav show prints what was done on the way.
+
+    For example: kbnav retrieve --kb demo --set candidates=ship "spruce from a wreck"
+    """
+    from kbnav.models.scripted import NAME as STANDIN
+    from kbnav.retrieval.base import retrieved
+    from kbnav.sessions.session import saved
+
+    if as_json and as_csv:
+        raise typer.BadParameter("give --json or --csv, not both")
+    settings = load(given, system, kb=kb, model=model, base_url=base_url)
+    with open_skb(settings, f"the system {system}") as skb:
+        found = retrieved(system, skb, settings, query, k=k)
+        run = found.run
+        if run.model == STANDIN:
+            print("rules stood in for the language model; --model names one", file=sys.stderr)
+        failed = [f"{step.call.tool}: {step.observation.partition(chr(10))[0]}" for step in run.steps if not step.ok]
+        for line in dict.fromkeys(failed):
+            print(line, file=sys.stderr)
+        run = saved(found, settings)
+        if run.outcome.error:  # that it could not be saved; the ranking is printed all the same
+            print(f"kbnav: {run.outcome.error}", file=sys.stderr)
+        _print_ranking(run, skb.skb, as_json, as_csv)
+    raise typer.Exit(0 if run.outcome.ranking else 1)
+
+
+def _print_ranking(run: Run, skb: SKB, as_json: bool, as_csv: bool) -> None:
+    ranking = run.outcome.ranking or Ranking()
+    if as_csv:
+        sys.stdout.write(ranking.to_csv())
+        return
+    if as_json:
+        nodes = [{**record, "document": _line(skb, record["id"])} for record in ranking.records()]
+        tokens = {"prompt": run.usage.prompt, "completion": run.usage.completion}
+        about = {"run": run.id, "query": run.question, "system": run.system, "model": run.model}
+        print_json({**about, "ranking": nodes, "tokens": tokens, "seconds": run.seconds})
+        return
+    console = Console()
+    for record in ranking.records():
+        head = f"{record['rank']:>3}. {record['name']} ({record['type']}, {record['id']}) {record['score']:.4f}"
+        console.print(Text(printable(head), style="bold"))
+        console.print(Text("     " + printable(_line(skb, record["id"])), style="dim"), soft_wrap=False)
+    if not len(ranking):
+        said = run.steps[0].observation if len(run.steps) == 1 else "nothing found"
+        console.print(Text(printable(said)))
+    console.print(f"every step: kbnav show {run.id}", style="dim", highlight=False)
+
+
+def _line(skb: SKB, node_id: str) -> str:
+    """The beginning of a node's document, without its name and type but in STaRK's rendering."""
+    from kbnav.knowledge.skb.rendering import indexed_text
+
+    node = skb.number(node_id)
+    text = skb.nodes.text(node) if skb.meta.style == "plain" else indexed_text(skb, node)
+    text = " ".join(text.split())
+    return text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"

@@ -27,6 +27,7 @@ from kbnav.apps.cli.options import (
     RunFolder,
     Seed,
     Workers,
+    flag,
     option,
 )
 from kbnav.apps.cli.scores import print_scores, show_comparison
@@ -40,9 +41,8 @@ from kbnav.settings.model import Settings
 from kbnav.settings.systems import find
 
 if TYPE_CHECKING:
-    from kbnav.evaluation.evaluate import EvaluationPlan
+    from kbnav.evaluation.evaluate import EvaluationPlan, Variant
     from kbnav.evaluation.runner import Build, Ended, Progress
-    from kbnav.evaluation.sweep import Variant
 
 _WIDTH = 60
 _PARTS = "rollback, premature_finish, hint, pruning, kg or drf (of kar), or a tool; several with commas."
@@ -60,14 +60,12 @@ class Benchmark(Asking):
     gold: Annotated[
         Path | None, option("--gold", "PATH", "Frozen gold answers to score against (a file, or eval freeze's folder).")
     ] = None
-    answerable: Annotated[
-        bool, typer.Option("--answerable", help="Leave out questions whose gold answer is empty or unknown.")
-    ] = False
+    answerable: Annotated[bool, flag("--answerable", "Leave out questions whose gold answer is empty or unknown.")] = (
+        False
+    )
     max_cost: MaxCost = None
     retry_failed: Retry = False
-    on: Annotated[
-        Place, typer.Option("--on", help="Where questions are asked: here, or on a Ray cluster (RAY_ADDRESS).")
-    ] = "here"
+    on: Annotated[Place, flag("--on", "Where questions are asked: here, or on a Ray cluster (RAY_ADDRESS).")] = "here"
     workers: Workers = None
 
     @contextmanager
@@ -78,7 +76,7 @@ class Benchmark(Asking):
 
             yield build_system
             return
-        from kbnav.evaluation.distributed import on_ray
+        from kbnav.evaluation.runner import on_ray
 
         with on_ray(self.jobs, self.workers) as build:
             yield build
@@ -201,16 +199,16 @@ def sweep(
     The table is also written to sweep.json. --max-cost limits each run. For example:
     kbnav eval sweep questions.jsonl --kb mini --without hint --without rollback --out runs/ablation
     """
-    from kbnav.evaluation import sweep as sweeps
+    from kbnav.evaluation.evaluate import run_folders, sweep_row, sweep_table
 
     settings = of.settings()
     runs = list(_variants(of, settings, vary or (), without or ()))
     for one, left_out in runs:
         plan = of.plan(dataset, settings.model_copy(update={"options": dict(one.options)}))
-        for folder in sweeps.folders(out, one.name, repeat):
+        for folder in run_folders(out, one.name, repeat):
             if of.run(plan, left_out, folder, quiet=as_json) != "done":
                 raise typer.Exit(1)
-    rows = [sweeps.row(one, sweeps.folders(out, one.name, repeat)) for one, _ in runs]
+    rows = [sweep_row(one, run_folders(out, one.name, repeat)) for one, _ in runs]
     write_whole(out / "sweep.json", json.dumps(rows, indent=1) + "\n")
     if as_json:
         print_json(rows)
@@ -218,14 +216,14 @@ def sweep(
     for one, left_out in runs:
         if left_out:
             show_comparison(out / "full", out / one.name)
-    print(sweeps.markdown(rows), end="")
+    print(sweep_table(rows), end="")
 
 
 def _variants(
     of: Benchmark, settings: Settings, vary: Sequence[str], without: Sequence[str]
 ) -> Iterator[tuple[Variant, str]]:
     """Each run's variant, with what is left out of it. Raises UsageError."""
-    from kbnav.evaluation.sweep import Variant, variants
+    from kbnav.evaluation.evaluate import Variant, variants
 
     if not vary and not without:
         raise UsageError("give --vary or --without: what the runs differ by")

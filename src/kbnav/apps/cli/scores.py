@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from kbnav.apps.cli.options import Dataset, Jobs, Json, RunFolder, Seed, argument, load, option
+from kbnav.apps.cli.options import Dataset, Jobs, Json, RunFolder, Seed, argument, flag, load, option
 from kbnav.apps.cli.terminal import emit
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import find_dataset
@@ -29,13 +29,11 @@ _WRONG = 0.05
 
 StarkCompat = Annotated[
     bool,
-    typer.Option(
-        "--stark-compat", help="Score rankings as STaRK's code: all candidates ranked, equals in their order."
-    ),
+    flag("--stark-compat", "Score rankings as STaRK's code: all candidates ranked, equals in their order."),
 ]
 By = Annotated[
     Literal["ids", "labels"],
-    typer.Option("--by", help="Compare the cells of tables by ids, or by English labels: for answers in words."),
+    flag("--by", "Compare the cells of tables by ids, or by English labels: for answers in words."),
 ]
 Elsewhere = Annotated[
     str | None, option("--kb", "KB", "Where the run's SKB (--stark-compat) is now, or labels (--by) come from.")
@@ -76,7 +74,7 @@ def score(
 
 def _read(folder: Path, by: str = "ids", compat: bool = False, kb: str | None = None) -> SavedRun:
     """A run as it is to be scored. Raises UsageError."""
-    from kbnav.evaluation.rescoring import by_labels, stark_compat
+    from kbnav.evaluation.scoring import by_labels, stark_compat
 
     run = read_saved_run(folder)
     if by == "labels" and compat:
@@ -147,9 +145,7 @@ def report(
     html: Annotated[Path | None, option("--html", "FILE", "One self-contained page.")] = None,
     table: Annotated[
         Literal["markdown", "latex", "csv"],
-        typer.Option(
-            "--table", help="The table of each dataset: the best in bold; * differs from its first run (p < 0.05)."
-        ),
+        flag("--table", "The table of each dataset: the best in bold; * differs from its first run (p < 0.05)."),
     ] = "markdown",
     metrics: Metrics = None,
     by: By = "ids",

@@ -1,12 +1,29 @@
-"""``kbnav serve`` and ``kbnav mcp``: the chat page with its APIs, and tools for programs that speak MCP."""
+"""``kbnav serve``, ``mcp`` and ``bot``: the page with its APIs, tools for MCP clients, answers on talk pages."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
-from kbnav.apps.cli.options import Asking, BaseUrl, Given, Host, Port, flag, load, option
-from kbnav.errors import UsageError
+import typer
+
+from kbnav.agents.common.agent import build_agent
+from kbnav.apps.cli.options import Asking, BaseUrl, Given, Host, Json, Port, flag, load, option
+from kbnav.apps.cli.terminal import stop_on_signals
+from kbnav.apps.console import printable
+from kbnav.errors import CredentialsError, UsageError
+from kbnav.runs.trajectory import Run, load_run
 from kbnav.settings.model import Settings
+
+if TYPE_CHECKING:
+    from kbnav.apps.bot.bot import Bot
+    from kbnav.apps.bot.ledger import Ledger
+    from kbnav.apps.bot.wiki import Wiki
 
 
 def serve(
@@ -45,9 +62,6 @@ def mcp(
 
     For example: kbnav mcp --kb mini
     """
-    import asyncio
-
-    from kbnav.agents.common.agent import build_agent
     from kbnav.apps.mcp import LocalBackend, build_server, http_app, offered_at, open_shared, run_stdio
     from kbnav.apps.secrets import secrets_of
     from kbnav.knowledge.open import open_kb
@@ -77,3 +91,98 @@ def at(settings: Settings, host: str | None, port: int | None, **web: Any) -> Se
     """The settings with the address to listen on, where one is given, and other settings of ``web``."""
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     return settings.model_copy(update={"web": settings.web.model_copy(update=given | web)})
+
+
+def run_bot(
+    of: Asking,
+    edit: Annotated[bool, flag("--edit", "Really edit; without it, edits are printed as diffs.")] = False,
+    once: Annotated[bool, flag("--once", "Look once, answer what is open, and end.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Look for questions and answer them until interrupted. The wiki and the account are settings (bot.…).
+
+    For example: kbnav bot run --kb wikidata --model gpt-4o --edit
+    """
+    settings = of.settings()
+    with _opened(settings, edit, of.system or "") as bot, stop_on_signals() as stop:
+        for said in bot.tick() if once else bot.rounds(stop.wait):
+            line = f"{said.question:16}  {said.text}"
+            _say(json.dumps({"question": said.question, "said": said.text}, ensure_ascii=False) if as_json else line)
+            if stop.is_set():
+                break
+
+
+def bot_status(
+    dry: Annotated[bool, flag("--dry", "Show dry runs, whose state is kept apart.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List the questions the bot has seen, and how far each is. It may be running.
+
+    For example: kbnav bot status --json
+    """
+    with _ledger(load(), edit=not dry, alone=False) as ledger:
+        entries = ledger.entries()
+        if not entries:
+            typer.echo("no question has been seen", err=True)
+        for entry in entries:
+            question = entry.question
+            if as_json:
+                _say(json.dumps(asdict(entry), ensure_ascii=False))
+                continue
+            when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(entry.changed_at))
+            _say(f"{question.id}  {entry.status:8}  {when}  {question.page}: {question.author}: {question.text}")
+            if entry.note:
+                _say(f"{'':16}  {entry.note}")
+
+
+@contextmanager
+def _opened(settings: Settings, edit: bool, system: str) -> Iterator[Bot]:
+    """A bot that is logged in, and answers by the agent of the settings, which saves its runs."""
+    from kbnav.apps.bot.bot import Bot
+    from kbnav.apps.bot.wikitext import ROWS, Style
+    from kbnav.knowledge.open import open_kb
+    from kbnav.sessions.evidence import run_evidence
+    from kbnav.sessions.session import ask
+
+    def saved_run(name: str) -> Run | None:
+        path = settings.home / "runs" / f"{name}.json"
+        return load_run(path) if name and path.is_file() else None
+
+    wiki, style = _wiki(settings), Style(settings.bot.entity_link, settings.endpoints.query_page)
+    with _ledger(settings, edit=edit) as ledger, open_kb(settings) as base:
+        agent = build_agent(base, settings, system)
+        yield Bot(
+            wiki, ledger, lambda question, history: ask(agent, question.text, history=history),
+            saved_run, settings.bot, style, edits=edit,
+            evidence=lambda run: run_evidence(base, run, range(ROWS)),
+        )  # fmt: skip
+
+
+def _wiki(settings: Settings) -> Wiki:
+    """The wiki of the settings, logged in. Raises UsageError and CredentialsError naming what is missing."""
+    from kbnav.apps.bot.wiki import Wiki
+    from kbnav.knowledge.http import HttpClient
+    from kbnav.knowledge.http_store import Throttle
+
+    rules = settings.bot
+    if not (rules.api and rules.user):
+        raise UsageError("the bot needs bot.api (api.php of the wiki) and bot.user (Account@name) in kbnav.toml")
+    if not rules.password.get_secret_value():
+        raise CredentialsError("the bot needs its password: set KBNAV_BOT__PASSWORD")
+    # Wikimedia counts no requests of accounts with the bot flag.
+    throttle = None if rules.flagged else Throttle(settings.shared_path("limits.sqlite"))
+    http = HttpClient(settings, cache=None, throttle=throttle, urls=[rules.api])
+    wiki = Wiki(rules.api, http, user=rules.user, password=rules.password.get_secret_value(), flagged=rules.flagged)
+    wiki.login()
+    return wiki
+
+
+def _ledger(settings: Settings, *, edit: bool, alone: bool = True) -> closing[Ledger]:
+    """The bot's state; that of dry runs is kept apart."""
+    from kbnav.apps.bot.ledger import Ledger
+
+    return closing(Ledger(settings.home / ("bot.sqlite" if edit else "bot-dry.sqlite"), alone=alone))
+
+
+def _say(text: str) -> None:
+    print(printable(text), flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -13,19 +14,23 @@ import typer
 from rich.console import Console
 from rich.filesize import decimal
 
+from kbnav import encoders
 from kbnav.apps.cli.options import BaseUrl, Json, Place, Workers, argument, flag, option
 from kbnav.apps.cli.terminal import StageProgress, emit, print_json, stderr
 from kbnav.apps.console import printable
+from kbnav.encoders import Encoder
 from kbnav.errors import DataError, ServiceError, UsageError
 from kbnav.knowledge.skb.importers.files import Duplicates, Format, origins
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.schema import Dropped, Meta, read_meta
 from kbnav.settings.model import load_settings
+from kbnav.tools.context import Shown
+from kbnav.tools.show import entry_text
 
 if TYPE_CHECKING:
-    from kbnav.encoders import Encoder
     from kbnav.knowledge.skb.build import Options
     from kbnav.knowledge.skb.importers.recipe import Recipe
     from kbnav.knowledge.skb.maintenance import Info
-    from kbnav.knowledge.skb.schema import Dropped, Meta
 
 NO_ENCODER = "none"
 _LONGEST_LIST, _EXAMPLE = 40, 60
@@ -70,8 +75,6 @@ class Builders:
                 raise UsageError("--workers and --gpus are of a cluster: give --on ray with them")
             yield options
             return
-        from functools import partial
-
         from kbnav.knowledge.skb.on_ray import on_ray, one_thread
 
         settings = load_settings(base_url=base_url)
@@ -267,10 +270,7 @@ def info(
 
 
 def _print_node(skb: str, node: str, as_json: bool) -> None:
-    from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.knowledge.skb.store import SKB, open_store
-    from kbnav.tools.context import Shown
-    from kbnav.tools.show import entry_text
 
     with closing(SkbKB(SKB(open_store(_place(skb), _home())))) as kb:
         number = kb.skb.number(node)
@@ -296,7 +296,6 @@ def update(
     from kbnav.knowledge.skb import maintenance
     from kbnav.knowledge.skb.build import Options
     from kbnav.knowledge.skb.importers.recipe import Recipe
-    from kbnav.knowledge.skb.schema import read_meta
 
     console, meta = stderr(), read_meta(skb)
     records = None
@@ -354,8 +353,6 @@ def _home() -> Path:
 
 def _encoder(name: str, console: Console, base_url: str | None) -> Encoder | None:
     """The encoder of a name; None for lsa, which is fitted on the texts, and for none."""
-    from kbnav import encoders
-
     if not name:
         return encoders.default(lambda line: console.print(line, style="dim", highlight=False, markup=False))
     if name in ("lsa", NO_ENCODER):

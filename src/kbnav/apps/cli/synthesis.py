@@ -17,7 +17,7 @@ from kbnav.models.prices import known_prices
 from kbnav.settings.model import Settings
 
 if TYPE_CHECKING:
-    from kbnav.evaluation.synthesis.models import StepModels
+    from kbnav.evaluation.synthesis.pipeline import StepModels
     from kbnav.evaluation.synthesis.sampling import SplitSizes
     from kbnav.evaluation.synthesis.templates import SynthesisReport, Synthesized
     from kbnav.evaluation.synthesis.wording import Wording
@@ -44,7 +44,7 @@ class Models:
     @property
     def steps(self) -> StepModels:
         """Which model does which step. Raises UsageError."""
-        from kbnav.evaluation.synthesis.models import StepModels
+        from kbnav.evaluation.synthesis.pipeline import StepModels
 
         verifiers = tuple(one.strip() for one in self.verify.split(",") if one.strip())
         fuse, rewrite = self.fuse or self.extract, self.rewrite or self.extract
@@ -57,8 +57,7 @@ class Models:
 
         Raises UsageError, StopRun.
         """
-        from kbnav.evaluation.synthesis.models import model_price, open_models
-        from kbnav.evaluation.synthesis.pipeline import synthesize_with_models
+        from kbnav.evaluation.synthesis.pipeline import model_price, open_models, synthesize_with_models
 
         steps, limit, prices = self.steps, self.max_cost, known_prices(settings)
         for model in steps.models:

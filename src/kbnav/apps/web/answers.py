@@ -12,7 +12,7 @@ from kbnav.apps.console import call_data, run_record, step_data
 from kbnav.apps.web.results import Result
 from kbnav.apps.web.service import Served
 from kbnav.errors import Stopped
-from kbnav.knowledge.sparql.presentation import page_for, query_link
+from kbnav.knowledge.sparql.verbalization import page_for, query_link
 from kbnav.runs.trajectory import Attempt, Call, Run, Step
 
 NAMED = 3

@@ -45,7 +45,7 @@ from kbnav.knowledge.http import reporting_to
 from kbnav.models.cancellation import ON_REQUEST, Cancellation
 from kbnav.models.prices import cost_of, price_of
 from kbnav.models.transport import Draft, streaming_to
-from kbnav.retrieval.attempt import attempt as retrieve
+from kbnav.retrieval.base import attempt as retrieve
 from kbnav.runs.trajectory import FINISH, Attempt, Turn, Usage
 from kbnav.sessions.session import Chat, attempt
 from kbnav.settings.model import OFFLINE

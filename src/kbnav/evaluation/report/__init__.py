@@ -1,8 +1,7 @@
 """Reports on saved runs: one HTML file, or one table for papers."""
 
-from kbnav.evaluation.report.data import Report, build_report, load_report
+from kbnav.evaluation.report.data import Report, build_report, load_report, run_records, scores_table
 from kbnav.evaluation.report.page import html_report
-from kbnav.evaluation.report.text import run_records, scores_table
 
 __all__ = [
     "Report",

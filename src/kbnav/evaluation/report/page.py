@@ -13,14 +13,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
 
 from kbnav.answers.tables import AnswerTable, Cell, Ranking
 from kbnav.evaluation.report.data import CLASSES, QuestionResult, Report, metric_name
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
-
-if TYPE_CHECKING:
-    from jinja2 import Template
 
 ROWS = 50
 """Rows of a table that are shown."""
@@ -32,8 +32,6 @@ _PREFIX = re.compile(r"\s*PREFIX\s+(\w+):\s*<([^<>]*)>", re.IGNORECASE)
 
 def template(package: str, name: str, **filters: Callable[..., Any]) -> Template:
     """A template of a package's folder ``templates``; values are escaped, and one that is not given is an error."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     environment = Environment(
         loader=PackageLoader(package), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -54,8 +52,6 @@ def shortened(text: str, width: int = CHARACTERS) -> str:
 
 def html_report(report: Report, title: str = "Evaluation report") -> str:
     """The whole page as text."""
-    from markupsafe import Markup
-
     script = inside(_PACKAGE, "filter.js")
     filters: dict[str, Callable[..., Any]] = {"shorten": shortened, "metric": metric_name, "total": Counter.total}
     text: str = template(_PACKAGE, "report.html", number=_number, **filters).render(

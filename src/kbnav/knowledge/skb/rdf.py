@@ -34,8 +34,8 @@ from kbnav.knowledge.skb.files import link
 from kbnav.knowledge.skb.graph import Graph, Row
 from kbnav.knowledge.skb.nodes import Nodes
 from kbnav.knowledge.skb.schema import Fields, NodeText, Progress, no_progress
+from kbnav.knowledge.sparql.check import guard
 from kbnav.knowledge.sparql.dialects import DIALECTS
-from kbnav.knowledge.sparql.guard import guard
 from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.sparql.tokens import refuse_oversized, syntax_error, tokenize
 from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, declared_prefixes, expand

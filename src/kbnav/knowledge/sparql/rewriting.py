@@ -20,11 +20,11 @@ from kbnav.knowledge.sparql.check import (
     close_up,
     explain,
     fresh_variable,
+    guard,
     parse_error,
     renamed,
 )
 from kbnav.knowledge.sparql.dialects import GEOF_STANDARD, GEOF_WIKIDATA, Dialect
-from kbnav.knowledge.sparql.guard import guard
 from kbnav.knowledge.sparql.syntax import (
     Bind,
     Call,

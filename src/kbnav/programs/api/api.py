@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kbnav.answers.tables import encodable
 from kbnav.errors import BadArguments
 from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.models.calls import ModelCalls
 from kbnav.programs.api.functions import (
     DEADLINE,
     MOST_CHARACTERS,
@@ -26,10 +27,7 @@ from kbnav.programs.api.functions import (
     short_text,
 )
 from kbnav.programs.api.knowledge import MOST_TEXT, KnowledgeFunctions
-from kbnav.runs.trace import Trace
-
-if TYPE_CHECKING:
-    from kbnav.models.calls import ModelCalls
+from kbnav.runs.trajectory import Trace
 
 API_VERSION = 1
 """Goes up where a frozen program could rank otherwise because a function changed."""

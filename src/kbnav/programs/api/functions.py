@@ -21,8 +21,8 @@ from kbnav.errors import FATAL, BadArguments, KbnavError, Stopped, StopRun
 from kbnav.models.calls import ModelCalls
 from kbnav.prompts import render
 from kbnav.retrieval.base import without_thought
-from kbnav.retrieval.rerank import parse_score
-from kbnav.runs.trace import Trace
+from kbnav.retrieval.expansion import parse_score
+from kbnav.runs.trajectory import Trace
 
 T = TypeVar("T")
 Group = Literal["knowledge base", "embedding", "strings", "language model", "feedback"]

@@ -9,21 +9,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from kbnav.answers.relevance import content_words
+from kbnav.encoders import Vectors
 from kbnav.errors import BadArguments, TellModel, UnknownId
 from kbnav.knowledge.base import INVERSE, Direction
 from kbnav.knowledge.skb.graph import WAYS, Hop, NodeNumbers
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import get_doc_info, get_rel_info
 from kbnav.programs.api.functions import Function, Phrase, in_time
-
-if TYPE_CHECKING:
-    from kbnav.encoders import Vectors
 
 MOST_TEXT = 20_000_000
 """Characters that one call gives."""

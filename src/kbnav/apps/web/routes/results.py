@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 
 from kbnav.agents.common.answering import ids_in
 from kbnav.answers.tables import AnswerTable, Term
-from kbnav.apps.evidence import answer_table, evidence_data
+from kbnav.apps.console import answer_table, evidence_data
 from kbnav.apps.web.answers import query_data, result_data
 from kbnav.apps.web.downloads import MEDIA, Form, attachment, download
 from kbnav.apps.web.results import Row, StoredTable, cell_data, matching, table_result
@@ -38,9 +38,8 @@ from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import Entity, asked_by
 from kbnav.knowledge.evidence import MOST_ROWS, Evidence, Link, Provenance
 from kbnav.knowledge.skb.rdf import local_name
-from kbnav.knowledge.sparql.presentation import comment_labels
 from kbnav.knowledge.sparql.remarks import Measure, measures
-from kbnav.knowledge.sparql.verbalization import verbalize_answer
+from kbnav.knowledge.sparql.verbalization import comment_labels, verbalize_answer
 from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, STANDARD_PREFIXES, label_from_iri, vocabulary_of
 from kbnav.sessions.evidence import query_evidence, run_evidence
 from kbnav.settings.systems import kb_kind

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain, pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 from zlib import crc32
 
-import numpy as np
 from pyoxigraph import Literal, NamedNode, RdfFormat, parse
 
 from kbnav.errors import QuerySyntaxError
@@ -25,6 +25,9 @@ from kbnav.knowledge.sparql import syntax
 from kbnav.knowledge.sparql.tokens import tokenize
 from kbnav.knowledge.sparql.vocabulary import declared_prefixes, expand
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
+
+if TYPE_CHECKING:
+    import numpy as np
 
 SCHEMA = "CREATE TABLE link (property TEXT, value TEXT, subjects TEXT, PRIMARY KEY (property, value)) WITHOUT ROWID;"
 
@@ -92,6 +95,8 @@ class Picked:
 
     def truthy(self) -> np.ndarray:
         """Truthy statements [n, 3], each once, by property and value."""
+        import numpy as np  # only a build needs it
+
         rows = np.concatenate([np.fromfile(one, np.int64) for one in self.files(TRUTHY)]).reshape(-1, 3)
         rows = rows[np.lexsort((rows[:, 0], rows[:, 2], rows[:, 1]))]
         return rows[np.diff(rows, axis=0, prepend=0).any(axis=1)]
@@ -99,6 +104,8 @@ class Picked:
 
 def add_links(index: sqlite3.Connection, truthy: np.ndarray) -> None:
     """Write what has an entity as value, of the properties that only entities have. Raises sqlite3.Error."""
+    import numpy as np  # only a build needs it
+
     others = np.unique(truthy[truthy[:, 0] < 0, 1])
     truthy = truthy[~np.isin(truthy[:, 1], others)]
     held = np.unique(truthy[:, 1]).tolist()

@@ -18,15 +18,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from math import log2
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from pyoxigraph import Literal, NamedNode, Quad, QuerySolution, QuerySolutions, Store
 
 from kbnav.errors import DataError
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
 from kbnav.knowledge.wikidata.mirror.links import SCHEMA, Picked, add_links
 from kbnav.knowledge.wikidata.mirror.store import NAMES
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _RUN = re.compile(
     "[\u3005-\u3007\u3041-\u3096\u30a1-\u30fa\u30fc-\u30fe\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
@@ -200,6 +202,8 @@ def build_index(
 
 def _weights(store: Store, truthy: np.ndarray, numbers: dict[str, int], here: v.Namespaces) -> list[float]:
     """Logarithms of degrees: truthy statements that an entity is subject, property or value of, and its sitelinks."""
+    import numpy as np  # only a build needs it
+
     ends = np.sort(np.concatenate([truthy[:, 0], truthy[:, 1] << 3 | 1, truthy[:, 2]]))
     named = np.fromiter((int(one[1:]) << 3 | (one[0] == "P") for one in numbers), np.int64)  # as ``Picked`` has them
     degrees = np.searchsorted(ends, named, "right") - np.searchsorted(ends, named)
