@@ -144,7 +144,7 @@ class QueryEnding:
             table = context.tables.get(query)
         if table is None or not query:
             return outcome, usage
-        kind = absence_of(asked_by(context.kb, query), query, table, context.language)
+        kind = absence_of(asked_by(context.kb, query), query, table, context.answer_language)
         return replace(outcome, absence=kind), usage
 
     def _concluded(self, state: State, context: Context) -> tuple[Outcome, Usage]:
@@ -182,7 +182,8 @@ class QueryEnding:
         try:
             if not own:
                 base = asked_by(context.kb, final)
-                names = base.labels(ids_in(base, final), language=context.language)
+                again = table.labels if context.answer_language != context.language else ()
+                names = base.labels([*ids_in(base, final), *again], language=context.answer_language)
                 outcome = replace(outcome, table=replace(table, labels={**table.labels, **names}))
             finished = self.sentence and outcome.stop == "finish" and final == query
             sentence = str(path[-1].call.arguments.get("answer", "")).strip() if finished else ""
