@@ -123,8 +123,8 @@ class AnswerTable:
 
     def only_year(self, cell: Cell) -> bool:
         """Whether a date stands for its year, which a Wikibase writes as 1 January."""
-        first = cell is not None and cell.value.endswith("-01-01T00:00:00Z") and cell.datatype == f"{_XSD}dateTime"
-        return first and self.prefixes is None and cell.value not in self.days
+        date = cell.value if cell is not None and cell.datatype == f"{_XSD}dateTime" else ""
+        return date.endswith("-01-01T00:00:00Z") and self.prefixes is None and date not in self.days
 
     def label(self, cell: Cell) -> str | None:
         """Its label, where that is known."""
