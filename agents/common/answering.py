@@ -27,7 +27,7 @@ from kbnav.models.transport import reply_purpose
 from kbnav.prompts import render
 from kbnav.runs.trajectory import FINISH, RUN_QUERIES, Call, Fact, Outcome, Status, Step, Stop, Turn, Usage
 from kbnav.tools.context import Context, Shown
-from kbnav.tools.show import cell_text, cut, table_text
+from kbnav.tools.show import cut, readable_text, table_text
 from kbnav.tools.wikidata import named_columns
 
 if TYPE_CHECKING:
@@ -385,7 +385,7 @@ def _short_text(table: AnswerTable, cell: Cell) -> str:
     used = table.entity(cell)
     if used:
         return cut(table.labels.get(used, used), _LONG)
-    return cell_text(cell, table, _LONG).removesuffix("T00:00:00Z")
+    return readable_text(cell, table, _LONG)
 
 
 def facts_for(answers: Collection[str], path: Sequence[Step], question: str) -> list[Fact]:
