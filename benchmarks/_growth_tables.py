@@ -41,7 +41,7 @@ def _total(unit: str) -> Figure:
 FIGURES: Mapping[str, Figure] = {
     "build, CPU s": _total("cpu"),
     "of it triples": _phase("triples", "cpu"),
-    "of it names": _phase("names", "cpu"),
+    "of it names, and merging the store": _phase("names", "cpu"),
     "of it values and texts": _phase("values", "cpu"),
     "peak memory, MiB: triples": _phase("triples", "mib"),
     "names": _phase("names", "mib"),

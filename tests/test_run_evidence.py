@@ -61,7 +61,7 @@ def test_every_node_of_the_demos_questions_has_its_edges_to_what_was_asked_about
             rows += 1
         lines = list(evidence_lines(found, answer_table(run.outcome)))
         told = [line for line in lines if line.startswith("   ")]
-        assert all("no reference is stated" in line or "its document: " in line for line in told)
+        assert "reference" not in " ".join(told)
     assert rows >= len(QUESTIONS)
 
 
@@ -90,8 +90,8 @@ def test_every_row_of_the_mirrors_questions_names_a_statement_and_a_reference_or
         for told, record in zip(found.rows, evidence_data(found, table)["rows"], strict=True):
             assert told or found.absent, question["sparql"]
             for one in record:
-                says = ("no reference is stated", "reference: ", "whose references are not looked at")
-                assert sum(words in one["text"] for words in says) >= 1, one["text"]
+                says = ("this copy has no reference", "reference: ", "whose references are not looked at")
+                assert any(words in one["text"] for words in says) == bool(one["statement"] or one["chain"])
             assert not told or any("reference" in one["text"] and not one["chain"] for one in record)
             rows += 1
     assert rows > 30

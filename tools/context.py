@@ -148,11 +148,17 @@ class Context:
     """The conversation's earlier questions, oldest first."""
     meter: Meter = field(default_factory=Meter)
     """What the run has asked of services, and may."""
+    answer_language: str = ""
+    """Of the answer's labels and words; ``language`` is that in which names are looked up, and read. Both are one
+    unless rules read a question in another language than its answer is to be in."""
     given: Mapping[str, str] = field(default_factory=dict)
     """Entities that came with the question, labels by id: what an evaluation gives of the gold answer."""
 
     notes: Sequence[Note] = ()
     """What is known of the knowledge base's traps; each note comes with the first result that it concerns."""
+
+    def __post_init__(self) -> None:
+        self.answer_language = self.answer_language or self.language
 
     @property
     def asked(self) -> str:

@@ -222,16 +222,9 @@ def _row_texts(table: AnswerTable, shown: Shown, measured: Measures = _NOT_MEASU
         units.setdefault(place, set()).add(one.unit)
 
     def text(row: Row, place: int) -> str:
-        cell, one = row[place], measured.get((row, place), Measure())
-        if (
-            cell is not None
-            and shown.whole_rows
-            and table.prefixes is None
-            and (date := date_text(cell, one.precision))
-        ):
-            return date
+        one = measured.get((row, place), Measure())
         unit = f" {one.unit}" if one.unit and len(units[place]) > 1 else ""
-        return cell_text(cell, table, shown.cell) + unit
+        return _told(row[place], table, shown, one.precision) + unit
 
     lines = ["\t".join(text(row, place) for place in range(len(row[:_COLUMNS]))) for row in table.rows]
     return _told_apart(lines, table.rows) if shown.whole_rows else lines
@@ -373,6 +366,12 @@ def cell_text(cell: Cell, table: AnswerTable, width: int) -> str:
     base = table.concept_base
     text = ENTITY_IRI.sub(lambda found: labelled(found[1]) if found[0].startswith(base) else found[0], cell.value)
     return f"{cut(text, width)}@{cell.language}" if cell.language else cut(text, width)
+
+
+def readable_text(cell: Cell, table: AnswerTable, width: int) -> str:
+    """The same for people: a date without a clock at midnight, and as a year where it is ``only_year``."""
+    year = date_text(cell) if cell is not None and table.only_year(cell) else ""
+    return year or cell_text(cell, table, width).removesuffix("T00:00:00Z")
 
 
 def short_iri(cell: Term, table: AnswerTable) -> str:

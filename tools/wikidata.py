@@ -206,6 +206,8 @@ def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observa
     if diagnose and not reason and context.shown.profiles and took < _QUICK:
         told, seen = _remarks(context, query, table)
         told += _not_asked_for(context, table)
+        days = {cell.value for (row, at), one in seen.items() if (cell := row[at]) and (one.precision or 0) > _MONTH}
+        context.tables[query] = replace(table, days=tuple(sorted(one for one in days if "-01-01T" in one)))
     shown = warned + table_text(table, context.shown, name=name, measured=seen)
     text = "\n".join([shown, *([reason] if reason else []), *told])
     has_rows = table.boolean is not None or bool(table.rows)
@@ -235,6 +237,8 @@ def _diagnosis(context: Context, query: str, table: AnswerTable) -> str | None:
     return found.text if found else None
 
 
+_MONTH = 10
+"""The precision of a date that is known to the month."""
 _QUICK = 5.0
 """Seconds up to which a query must have run for more to be asked about its result."""
 _MORE = 3.0

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kbnav.agents.common.state import Ending, Policy, State
 from kbnav.agents.machine import Machine, RunContext
+from kbnav.answers.language import question_language
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase, Meter, metered
 from kbnav.models.prices import needed_price, price_of
@@ -72,14 +73,13 @@ class Agent:
 
     def context(self, question: str, language: str, given: Mapping[str, str] = MappingProxyType({})) -> RunContext:
         """What one run's nodes are given; ``given`` are entities that came with the question, labels by id."""
+        read = question_language(question, default=language) if self.model == OFFLINE else language
         meter = Meter(self.settings.budget.requests, _PATIENCE * self.settings.limits.query_timeout)
         kb = metered(self.kb, meter)
         seconds = self.settings.budget.seconds
         until = time.monotonic() + seconds if seconds else None
-        return RunContext(
-            Context(kb, question, language, self.prune, self.shown, meter=meter, given=given, notes=self.notes),
-            until=until,
-        )
+        own = Context(kb, question, read, self.prune, self.shown, meter=meter, given=given, notes=self.notes)
+        return RunContext(replace(own, answer_language=language), until=until)
 
     def graph(
         self, checkpointer: BaseCheckpointSaver[Any] | None = None
@@ -113,7 +113,7 @@ def completed(agent: Agent, settings: Settings) -> Agent:
     """The agent with the settings' notes. Raises UsageError for a limit in dollars without the price of its model."""
     if settings.budget.dollars:
         needed_price(settings, "budget.dollars")
-    if settings.with_tools and agent.model == OFFLINE:
-        named = ", ".join(settings.with_tools)
+    named = ", ".join(tool for tool in settings.own_tools if isinstance(tool, str))
+    if named and agent.model == OFFLINE:
         _log.warning("without a model no tool is chosen, so that %s will not be called: name one by --model", named)
     return replace(agent, notes=read_notes(settings.notes))

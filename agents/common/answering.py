@@ -27,7 +27,7 @@ from kbnav.models.transport import reply_purpose
 from kbnav.prompts import render
 from kbnav.runs.trajectory import FINISH, RUN_QUERIES, Call, Fact, Outcome, Status, Step, Stop, Turn, Usage
 from kbnav.tools.context import Context, Shown
-from kbnav.tools.show import cell_text, cut, table_text
+from kbnav.tools.show import cut, readable_text, table_text
 from kbnav.tools.wikidata import named_columns
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class QueryEnding:
             table = context.tables.get(query)
         if table is None or not query:
             return outcome, usage
-        kind = absence_of(asked_by(context.kb, query), query, table, context.language)
+        kind = absence_of(asked_by(context.kb, query), query, table, context.answer_language)
         return replace(outcome, absence=kind), usage
 
     def _concluded(self, state: State, context: Context) -> tuple[Outcome, Usage]:
@@ -182,7 +182,8 @@ class QueryEnding:
         try:
             if not own:
                 base = asked_by(context.kb, final)
-                names = base.labels(ids_in(base, final), language=context.language)
+                again = table.labels if context.answer_language != context.language else ()
+                names = base.labels([*ids_in(base, final), *again], language=context.answer_language)
                 outcome = replace(outcome, table=replace(table, labels={**table.labels, **names}))
             finished = self.sentence and outcome.stop == "finish" and final == query
             sentence = str(path[-1].call.arguments.get("answer", "")).strip() if finished else ""
@@ -384,7 +385,7 @@ def _short_text(table: AnswerTable, cell: Cell) -> str:
     used = table.entity(cell)
     if used:
         return cut(table.labels.get(used, used), _LONG)
-    return cell_text(cell, table, _LONG).removesuffix("T00:00:00Z")
+    return readable_text(cell, table, _LONG)
 
 
 def facts_for(answers: Collection[str], path: Sequence[Step], question: str) -> list[Fact]:

@@ -178,7 +178,12 @@ class EndpointAgenda(Agenda):
         why, final = reading.beyond, ""
         if not why:
             final = yield from self._final(reading)
-            left, why = reading.anchors[len(reading.links) :], f"they cannot ask this of {reading.label} alone"
+            left, why = (
+                reading.anchors[len(reading.links) :],
+                "they know no such question; names stand in quotation marks",
+            )
+            if reading.label:
+                why = f"they cannot ask this of {reading.label} alone"
             if left:
                 why = f"“{left[0].text}” is not linked to {reading.label} by one property or two"
                 why = why if reading.label else f"no property of “{left[0].text}” fits the words"
@@ -187,7 +192,7 @@ class EndpointAgenda(Agenda):
             if final and seen.rows.get(final):
                 meant = told_words(self.question, reading.unused, self.language, final)
                 self.understood, shown = Understood(unused=meant), seen.cells[final]
-                counted = self.question.kind == "count" and shown and shown[0][0].isdigit()
+                counted = "COUNT(" in final and shown and shown[0][0].isdigit()
                 rows = int(shown[0][0]) if counted else seen.rows[final]
                 of_class, unused = not reading.links and reading.number is None, reading.unused
                 noun = self.question.noun
@@ -219,6 +224,8 @@ class EndpointAgenda(Agenda):
     def _final(self, reading: Reading) -> Generator[Calls, None, str]:
         """Run the query that answers, and return it; empty where something is not linked."""
         question = self.question
+        if question.kind == "yes-no":
+            return (yield from self._whether(reading))
         asked = question.noun or lexicon(self.language).classes.intersection(_words(question.text)) - {"what"}
         listed = asked and question.asks in ("", "person")
         if not (reading.anchors or listed or question.kind != "values" or question.measure):
@@ -236,9 +243,8 @@ class EndpointAgenda(Agenda):
             pattern += re.sub(r"(?<![\w<])\?[pqxv]\b", lambda one, own=own: own[one[0]], anchor.ways[link.way][1]) + " "  # type: ignore[misc]
         pattern = pattern.strip()
         final = f"SELECT DISTINCT ?answer WHERE {{ {pattern} }}"
-        if question.kind == "yes-no":
-            final = f"ASK {{ {pattern} }}"
-        elif question.kind == "count":
+        number_of = f"ASK {{ {pattern} FILTER(isNumeric(?answer)) }}"
+        if question.kind == "count" and (reading.target or not (yield from self._rows(number_of, "Is it a number?"))):
             final = f"SELECT (COUNT(DISTINCT ?answer) AS ?count) WHERE {{ {pattern} }}"
         elif question.measure:
             reading.number = number = yield from self._number(pattern, question.measure[0])
@@ -248,6 +254,21 @@ class EndpointAgenda(Agenda):
             final = f"SELECT DISTINCT ?answer WHERE {{ {pattern} {sorted_by} LIMIT 1"
         yield from self._rows(final, "This asks for it in the properties found.")
         return final
+
+    def _whether(self, reading: Reading) -> Generator[Calls, None, str]:
+        """Ask whether two things are linked by the property that the words name; all else is declined."""
+        both = [anchor for anchor in reading.anchors if anchor.id]
+        if len(both) != 2:
+            return ""
+        for anchor in both:
+            link = yield from self._linked(reading, anchor)
+            if link and link.way in _TO_THING and _TO_THING[link.way][0] == 1:
+                reading.links = [(one, link) for one in both]
+                (one, other), edge = (anchor.id for anchor in both), link.properties[0]
+                final = f"ASK {{ {{ {one} {edge} {other} }} UNION {{ {other} {edge} {one} }} }}"
+                yield from self._rows(final, f"Are they linked by {link.names[0]}?")
+                return final
+        return ""
 
     def _linked(self, reading: Reading, anchor: Anchor) -> Generator[Calls, None, Link | None]:
         """The properties that fit the words left best, one before two."""

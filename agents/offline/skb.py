@@ -75,6 +75,12 @@ class SkbAgenda(Agenda):
         if compared and self._reading.types and not (self._reading.asked or self.question.asks):
             first, *others = self._reading.types  # as in "mean age of ships"
             self._reading = replace(self._reading, asked=first.name, types=tuple(others))
+        counted = self.question.kind == "count" or self.question.text.casefold().startswith(("list ", "show ", "all "))
+        if counted and len(self._reading.mentions) == 1 and not self._reading.asked:
+            kind = self._skb.type(self._reading.mentions[0].nodes[0])
+            linked = {step.target for step in schema.paths.steps(kind)}
+            if len(linked) == 1:  # of a category its things are counted
+                self._reading = replace(self._reading, asked=linked.pop())
         self._told: set[str] = set()
 
     def calls(self) -> Iterator[Calls]:
@@ -89,7 +95,8 @@ class SkbAgenda(Agenda):
         if len(mentions) == 1 and not (reading.asked or reading.types):
             yield from self._field([self._skb.id(node) for node in mentions[0].nodes], ())
         grammar = lexicon(self.language).function
-        if len(reading.mentions) == 1 and self.question.asks in ("", "person") and grammar.issuperset(self._free(())):
+        plain = not reading.asked and self.question.asks in ("", "person") and grammar.issuperset(self._free(()))
+        if len(reading.mentions) == 1 and plain:
             node = self._skb.id(mentions[0].nodes[0])
             yield self._finished(f"This is what it names.{self._linked(mentions)}", (), [node])
         if reading.afterthought:
@@ -119,7 +126,9 @@ class SkbAgenda(Agenda):
             yield from self._by_text_alone()
         nothing = f"Nothing here fits the names and the words of the question.{self._linked(mentions)}"
         why = why_unread(self.state["question"], self.language)
-        yield [(FINISH, f"{nothing} {why}".strip(), {"nodes": []})]
+        self.note = f"{nothing} {why}".strip()
+        if self.steps:  # a finish before any look-up is refused
+            yield [(FINISH, self.note, {"nodes": []})]
 
     def _earlier(self) -> tuple[Mention, ...]:
         """The first answer to the question before, where this one points back to it."""

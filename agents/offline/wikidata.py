@@ -535,7 +535,7 @@ class WikidataAgenda(Agenda):
 
     def __init__(self, toolbox: Toolbox, words: Vocabulary, state: State, context: Context) -> None:
         super().__init__(toolbox, state, context)
-        self.words, self.told = words, lexicon(self.language).told
+        self.words, self.told = words, lexicon(context.answer_language).told
         last = next((turn for turn in reversed(state["history"]) if turn.outcome.query), None)
         self.asked = set[str]()
         left_out = not self.question.phrases and not _US.search(self.question.text)
@@ -655,7 +655,11 @@ class WikidataAgenda(Agenda):
             facts = [fact for edge in asked[:1] for fact in (edge.fact, *edge.qualifiers)]
         elif life and f"wdt:{life[0]} ?answer" in query and self.question.asks != "time":
             facts = [edge.fact for edge in stated if edge.fact.property_id in life and edge.fact.text]
-        text = "; ".join(f"{fact.label}: {fact.text}" for fact in facts)
+        names = dict[str, str]()
+        if (language := self.context.answer_language) != self.language:
+            told = [one for fact in facts for one in (fact.property_id, fact.id) if one]
+            names.update(self.context.kb.labels(told, language=language))
+        text = "; ".join(f"{names.get(one.property_id, one.label)}: {names.get(one.id, one.text)}" for one in facts)
         if not query.startswith("ASK"):
             return text
         why = text if true else self._valueless() or "; ".join(filter(None, (self.told.get("no"), text)))

@@ -150,6 +150,7 @@ def test_reports_and_dataset_statistics_are_written_where_they_are_asked_for(kbn
         ([*RUN, "--out", "a", "--system", "oracle"], "no system 'oracle'; known: spinach"),
         ([*RUN, "--out", "a", "--without", "get_entries"], "no tool get_entries to leave out"),
         ([*RUN, "--out", "a", "--model", "our-own", "--max-cost", "1"], "--max-cost needs the price of our-own"),
+        ([*RUN, "--out", "a", "--only", os.devnull], "names no question"),
         (["run", "qald-11", "--out", "a"], "no dataset 'qald-11'"),
         (["run", "hf:owner/name", "--out", "a"], "hf download owner/name"),
     ],

@@ -282,13 +282,15 @@ def test_nodes_only_seen_earn_a_wrong_answer_nothing_but_their_own_figure():
     assert (right["mrr"], right["recall@20"], right["trail@20"]) == (0.5, 0.5, 1)
 
 
+def run(right: int, reached: int = 12, last: str = "Q12", asked: int = 12, **info) -> SavedRun:
+    """Twelve questions whose first answers are right; the last's gold may be another."""
+    wanted = [table(last if n == 12 else f"Q{n}") for n in range(1, asked + 1)]
+    gold = [GoldAnswer(f"q{n}", f"question q{n}", "stored", table=one) for n, one in enumerate(wanted, 1)]
+    found = [table(f"Q{n}" if n <= right else "Q99") for n in range(1, reached + 1)]
+    return saved([question(f"q{n}", answered(rows)) for n, rows in enumerate(found, 1)], gold, **info)
+
+
 def test_one_table_of_runs_marks_the_best_and_what_differs_from_the_first():
-    gold = [GoldAnswer(f"q{n}", f"question q{n}", "stored", table=table(f"Q{n}")) for n in range(1, 13)]
-
-    def run(right: int, **info) -> SavedRun:
-        found = [table(f"Q{n}" if n <= right else "Q99") for n in range(1, 13)]
-        return saved([question(f"q{n}", answered(rows)) for n, rows in enumerate(found, 1)], gold, **info)
-
     runs = {"a_1 & {50%}": run(3), "strong": run(12), "same": run(3), "equal": run(12)}
     others = {"other": run(6, sha="1"), "none": run(0, sha="1")}  # of another dataset: a table of their own
     report = build_report({**runs, **others})
@@ -306,3 +308,12 @@ def test_one_table_of_runs_marks_the_best_and_what_differs_from_the_first():
     assert r"\textbf{100.0}*" in latex
     rows = list(csv.DictReader(scores_table(report, "csv").splitlines()))
     assert [float(row["F1"]) for row in rows] == [25.0, 100.0, 25.0, 100.0, 50.0, 0.0]
+
+
+def test_other_gold_answers_or_questions_are_another_table_and_only_tests_over_all_are_marked():
+    runs = {"a": run(3), "stopped": run(11, reached=11), "frozen": run(12, last="Q77"), "few": run(0, 6, asked=6)}
+    more = {"frozen none": run(0, last="Q77"), "few right": run(6, 6, asked=6), "whole": run(12)}
+    tables = scores_table(build_report({**runs, **more}), "markdown").split("\n\n")
+    marked = [{row.split(" | ")[0]: r"\*" in row for row in one.splitlines()[2:]} for one in tables]
+    of_all, frozen = {"| a": False, "| stopped": False, "| whole": True}, {"| frozen": False, "| frozen none": True}
+    assert marked == [of_all, frozen, {"| few": False, "| few right": True}]  # 2/64

@@ -88,6 +88,8 @@ def test_a_trec_run_made_elsewhere_is_scored_by_its_qrels(tmp_path, monkeypatch,
     assert means["map"] == pytest.approx((1 / 2 + 1 / 2 + 0) / 3)
     assert (means["hit@1"], means["mrr"]) == (pytest.approx(1 / 3), pytest.approx((1 + 1 / 2) / 3))
     assert (tmp_path / "back.run.qrels").read_text() == "q1 0 b 1\nq1 0 a 1\nq2 0 x%20y 1\nq3 0 d 1\n"
+    back = ("eval", "import", str(tmp_path / "back.run"), str(tmp_path / "back.run.qrels"), "--out", f"{out}1")
+    assert json.loads(cli.out(*back, "--json"))["dataset"] == "back.run"
     (tmp_path / "bad.run").write_text("q1 Q0 a 1 high bm25\n")
     code, _, error = cli("eval", "import", str(tmp_path / "bad.run"), str(tmp_path / "gold.qrels"), "--out", f"{out}2")
     assert code == 2
@@ -105,6 +107,26 @@ def test_two_runs_are_compared_over_the_questions_that_both_attempted(tmp_path):
     assert f1.test.difference.mean == pytest.approx(-2 / 3)
     # Four questions differ, all the same way: 2 of the 16 exchanges of their scores are as extreme.
     assert f1.test.p == pytest.approx(2 / 16)
+
+
+@pytest.mark.parametrize(("differ", "shown"), [(13, "p = 0.0002"), (20, "p ≤ 0.0001")])  # 2/8192; the floor
+def test_a_p_at_the_floor_of_the_exchanges_is_shown_as_a_bound(tmp_path, monkeypatch, capsys, differ, shown):
+    gold = {str(number): table("Q1") for number in range(differ)}
+    runs = [str(saved_folder(tmp_path / one, gold, dict.fromkeys(gold, table(one)))) for one in ("Q1", "Q2")]
+    assert shown in Cli(monkeypatch, capsys).out("eval", "compare", *runs)
+
+
+@pytest.mark.parametrize("number", [74, "74", "+74.0"])
+def test_a_number_is_the_golds_and_names_for_ids_are_warned_of(tmp_path, monkeypatch, capsys, caplog, number):
+    literal = {"type": "literal", "value": "74", "datatype": "http://www.w3.org/2001/XMLSchema#decimal"}
+    gold = [{"id": "x", "question": "x", "answers": [{"n": literal}]}, {"id": "y", "question": "y", "answers": ["Q1"]}]
+    (tmp_path / "gold.jsonl").write_text("\n".join(map(json.dumps, gold)))
+    (tmp_path / "a.json").write_text(json.dumps([{"id": "x", "answers": [number]}, {"id": "y", "answers": ["Ann"]}]))
+    cli, files = Cli(monkeypatch, capsys), [str(tmp_path / name) for name in ("a.json", "gold.jsonl", "out")]
+    cli.out("eval", "import", *files[:2], "--out", files[2])
+    assert caplog.messages[0].startswith("1 answers are names")
+    scores = json.loads(cli.out("eval", "score", files[2], "--json"))
+    assert ([one["values"]["em"] for one in scores["questions"]], scores["named"]) == ([1, 0], 1)
 
 
 def test_runs_with_other_gold_answers_are_not_compared_but_the_order_of_rows_is_free(tmp_path):

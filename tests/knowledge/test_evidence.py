@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kbnav.answers.tables import AnswerTable, Term
+from kbnav.apps.console import evidence_lines
 from kbnav.errors import QueryTimeout, ServiceError
 from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import KnowledgeBase
@@ -79,12 +80,18 @@ def test_a_row_has_the_statement_that_makes_it_true_with_rank_qualifiers_and_ref
     assert [(link.property, link.value.value) for link in one.qualifiers] == [("P580", "900")]  # a year
     ((source, published),) = (sorted(links, key=lambda link: link.property) for links in one.references)
     assert (source.value.entity_id, published.value.value) == ("Q4", "1990-05")
-    assert one.others == ()
+    assert (one.others, one.lower, told.copy) == ((), 0, True)  # the other is deprecated
 
 
 def test_other_values_of_the_same_rank_are_pointed_out_and_deprecated_ones_are_not(atlantis):
     told = found(atlantis, "SELECT ?people { wd:Q1 wdt:P1082 ?people } ORDER BY ?people")
     assert [[other.value for other in row[0].others] for row in told.rows] == [["12"], ["10"]]
+
+
+def test_a_preferred_statement_says_how_many_it_hides(mini_kb):
+    told = found(mini_kb, "SELECT ?who { wd:Q716 wdt:P61 ?who }")
+    assert [(one.value.entity_id, one.lower) for row in told.rows for one in row] == [("Q58575", 2)]
+    assert any("2 more of lower rank" in line for line in evidence_lines(told, AnswerTable()))
 
 
 def test_a_deprecated_statement_that_a_query_takes_is_told_as_one(atlantis):

@@ -8,6 +8,7 @@ import pickle
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,7 +28,8 @@ import kbnav
 from kbnav.agents.spinach import build_spinach
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.console import print_run
-from kbnav.errors import CredentialsError, ServiceError, UsageError
+from kbnav.errors import CredentialsError, ServiceError, Stopped, UsageError
+from kbnav.models.cancellation import Cancellation
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.retrieval.expansion import build_prf
 from kbnav.runs.trajectory import Outcome, load_run
@@ -64,7 +66,10 @@ def test_an_open_knowledge_base_is_searched_read_queried_and_closed(kb):
     assert [(found.id, found.label) for found in kb.search("radium")] == [("Q1128", "radium")]
     assert [found.kind for found in kb.search("discoverer or inventor")] == ["property"]
     assert kb.entry("Q1128", language="de").entity.label == "Radium"
-    assert "Pierre Curie" in [edge.neighbor.text for edge in kb.neighbors("Q979").edges]
+    links, few = kb.neighbors("Q979", limit=100), kb.neighbors("Q979", limit=2)
+    assert "Pierre Curie" in [edge.neighbor.text for edge in links.edges]
+    assert (len(few.edges), few.total, links.note) == (2, links.total, "")
+    assert f"2 of {links.total}" in few.note
     counted = kb.query("SELECT (COUNT(?who) AS ?n) (2.5 AS ?x) (?n > 1 AS ?many) { wd:Q979 wdt:P61 ?who }")
     assert counted.records() == [{"n": 2, "x": 2.5, "many": True}]
     assert str(kb.query("SELECT (88.0 AS ?whole) (0.5 AS ?half) {}").records()) == "[{'whole': 88, 'half': 0.5}]"
@@ -87,6 +92,29 @@ def test_an_answer_has_text_rows_query_steps_and_a_saved_run(kb):
     saved = load_run(kb.settings.home / "runs" / f"{answer.run.id}.json")
     assert (saved.question, saved.settings["kb"]) == (MARIE, "mini")
     assert "polonium" in kbnav.ask("What is the element with the symbol Po?", kb=kb, language="en").text
+    happy = kbnav.ask("Which happy elements were discovered by Marie Curie?", kb=kb)
+    assert (answer.unused, happy.unused, happy.model_dump(mode="json")["unused"]) == ((), ("happy",), ["happy"])
+
+
+@pytest.mark.parametrize(
+    ("question", "language", "text"),
+    [
+        (MARIE, "de", "Polonium, Radium"),
+        (MARIE, "be-tarask", "polonium, radium"),
+        ("Wer entdeckte Polonium?", "en", "Marie Curie, Pierre Curie"),
+        ("Is Berlin the capital of Germany?", "de", "✓ (Hauptstadt: Berlin)"),
+        ("How old is Marie Curie?", "de", "Geburtsdatum: 1867-11-07; Sterbedatum: 1934-07-04"),
+    ],
+)
+def test_rules_read_a_question_in_its_own_language_and_answer_in_another(kb, question, language, text):
+    answer = kbnav.ask(question, kb=kb, language=language)
+    assert (answer.text, answer.run.language) == (text, language)
+
+
+def test_a_cancellation_ends_a_question_from_elsewhere(kb):
+    cancellation = Cancellation()
+    with pytest.raises(Stopped, match="on request"):
+        kbnav.ask(MARIE, kb=kb, on_step=lambda step: cancellation.stop(), cancellation=cancellation)
 
 
 def test_a_follow_up_knows_the_answer_before(kb):
@@ -241,6 +269,8 @@ def test_an_answer_is_copied_pickled_and_returned_from_fastapi(kb):
     with pytest.raises(UsageError, match="was pickled without"):
         _ = sent.evidence
     assert sent.model_dump(mode="json") == {**answer.model_dump(mode="json"), "evidence": None}
+    with pytest.raises(ValueError, match="cannot be read back"):
+        kbnav.Answer.model_validate_json(answer.model_dump_json())
     app = FastAPI()
     app.get("/bare")(lambda: answer)
     app.get("/typed", response_model=kbnav.Answer)(lambda: answer)
@@ -275,6 +305,12 @@ def test_nodes_are_retrieved_without_an_agent(demo_home, kb):
         only = asyncio.run(kbnav.aretrieve("spruce", kb=demo, system="graph-rank", options={"candidates": "ship"}))
         assert {row["type"] for row in only.rows} == {"ship"}
         assert kbnav.retrieve("spruce", kb=demo, system=build_prf).run.system == "prf"
+        for k, named, said in ((0, {}, "1 or more"), (3, {}, "without name"), (3, {"name": "it"}, "it gives a list")):
+            wrong = SimpleNamespace(prompts={}, retrieve=lambda *_: [], **named)
+            with pytest.raises(UsageError, match=said):
+                kbnav.retrieve("spruce", kb=demo, k=k, system=lambda kb, settings, wrong=wrong: wrong)
+        with pytest.raises(UsageError, match=r"kbnav\.retrieve in Python"):
+            kbnav.ask("Who?", kb=demo, system="bm25")
     with pytest.raises(UsageError, match="needs an SKB"):
         kbnav.retrieve("spruce", kb=kb)
 
@@ -356,11 +392,13 @@ def test_rows_that_a_tool_of_ones_own_gives_can_be_the_answer(kb):
         lambda kb: kbnav.ask("Who?", kb=kb, settings={"model": "gpt-4o"}),
         lambda kb: kbnav.open("mini", settings={"language": "de"}),
         lambda kb: kbnav.Settings(budget={"dolars": 1}),
+        lambda kb: kbnav.ask("Who discovered polonium?", kb=kb, language="german"),
+        lambda kb: kb.query(POLONIUM, language="de,en"),
         lambda kb: kbnav.ask("Who discovered polonium?", kb=kb, modle="gpt-4o"),
     ],
 )
 def test_what_is_of_a_wrong_type_or_name_is_refused(kb, wrong):
-    with pytest.raises((UsageError, TypeError), match=r"is a text|takes kbnav|dollars|did you mean 'model'"):
+    with pytest.raises((UsageError, TypeError), match=r"is a text|takes kbnav|dollars|did you mean 'model'|no lang"):
         wrong(kb)
 
 
@@ -376,7 +414,7 @@ def test_an_answer_is_printed_and_shown_in_a_notebook_as_what_it_says(kb, demo_h
     assert len(str(found).splitlines()) == 10
 
 
-def test_functions_are_tools_and_a_model_that_calls_none_is_refused(kb):
+def test_functions_are_tools_and_a_model_that_calls_none_is_refused(kb, caplog):
     calls = [says(("greet", {"name": "Ann"})), says(("execute_query", {"query": POLONIUM})), says(("finish", {}))]
     answer = kbnav.ask("Who?", kb=kb, model=ScriptedModel(replies=[*calls, AIMessage("Them.")]), tools=[greet])
     assert answer.steps[0].observation == "Hello, Ann"
@@ -384,6 +422,7 @@ def test_functions_are_tools_and_a_model_that_calls_none_is_refused(kb):
         kbnav.ask("Who?", kb=kb, model=explorer(), tools=[lambda context, thought: ""])
     with pytest.raises(UsageError, match="rules answer here, which call no tools"):
         kbnav.ask("Who?", kb=kb, model="offline", tools=[greet])
+    assert caplog.text == ""  # the error says it
     assert "greet" in [tool.name for tool in kbnav.langchain_tools(kb, tools=[greet])]
     with pytest.raises(kbnav.KbnavError, match="FakeListChatModel cannot call tools"):
         kbnav.ask("Who?", kb=kb, model=FakeListChatModel(responses=["x"]))

@@ -1,6 +1,8 @@
 """The offline policy on the bundled mirror, over HTTP, and its readers on what the tools show."""
 
+import io
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.spinach import build_spinach
 from kbnav.answers.parsing import read_question
+from kbnav.apps.console import answer_csv, print_answer
 from kbnav.knowledge.open import open_kb
 from kbnav.runs.trajectory import Outcome, Run, Turn, Understood
 from kbnav.sessions.session import ask
@@ -197,6 +201,17 @@ def test_what_no_query_stands_for_is_declined_and_named(agent: Agent, question: 
     assert ("Hier" in outcome.note or "Ohne" in outcome.note) == question.startswith(("We", "Hat"))
 
 
+@pytest.mark.parametrize(
+    ("question", "date"),
+    [("When was titanium discovered?", "1849"), ("When did Martin Heinrich Klaproth die?", "1817-01-01")],
+)
+def test_a_first_of_january_is_a_day_only_where_that_is_stated(agent: Agent, question: str, date: str):
+    run, out = ask(agent, question), io.StringIO()
+    print_answer(Console(file=out), run, "")
+    assert (run.outcome.text, answer_csv(run.outcome)) == (date, f"answer\r\n{date[:4]}-01-01T00:00:00Z\r\n")
+    assert re.search(rf"[|│] {date} +[|│]", out.getvalue())
+
+
 def test_countries_are_all_that_a_class_below_it_has(agent: Agent):
     for question in ("Which countries are in Europe?", "Welche Länder liegen in Europa?"):
         assert len(ask(agent, question).outcome.table or ()) == 10
@@ -215,6 +230,7 @@ def test_countries_are_all_that_a_class_below_it_has(agent: Agent):
 def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agent: Agent, question: str, doubt: list):
     outcome = ask(agent, question).outcome
     assert (outcome.status, [(one.kind, one.about) for one in outcome.doubts]) == ("answered", doubt)
+    assert not any(about in one.text for _, about in doubt for one in outcome.doubts)
 
 
 @pytest.mark.parametrize(

@@ -42,12 +42,26 @@ def values(run: Run) -> list[str]:
         ("How many SUPPLIERS are in Germany?", ["1"]),
         ("What is the heaviest lamp?", ["data:p2"]),
         ("Which lamps have a supplier in Germany?", ["data:p2"]),
+        ("How many weight does the Desk Lamp 12 have?", ["900"]),
     ],
 )
 def test_a_class_and_what_it_is_linked_to_are_answered(agent, question, answer):
     run = ask(agent, question)
     assert run.outcome.status == "answered"
     assert values(run) == answer
+
+
+@pytest.mark.parametrize(
+    ("question", "true"),
+    [
+        ('Is "Lumen & Söhne" the supplier of the Desk Lamp 12?', "true"),
+        ('Is "Lumen & Söhne" the supplier of the Screwdriver Set?', "false"),
+    ],
+)
+def test_two_things_are_linked_as_asked_or_not(agent: Agent, question: str, true: str):
+    outcome = ask(agent, question).outcome
+    assert outcome.table is not None
+    assert str(outcome.table.boolean).lower() == true
 
 
 def test_a_name_with_a_comma_and_a_number_is_one_name(tmp_path: Path):

@@ -247,6 +247,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
         ("Which products are in stock since 2005?", "", "“2005”", ("since", "2005")),
         ("Which lamp is no longer in stock?", "", "“no”", ("no", "longer")),  # "no" is in Nordic, and no word of it
         ("How many products have stock?", "", "“stock”", ()),
+        ("How many lamps are there?", "2", "", ()),
+        ("List all lamps", "Nordic lamp 1, Steel lamp 2", "", ()),
     ],
 )
 def test_words_that_were_used_are_told_and_what_was_not_understood_is_declined(

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 
+from kbnav.errors import UsageError
+
 LONGEST = 2000
 """Characters that are looked at; a question is far shorter."""
 
@@ -55,12 +57,15 @@ INITIAL = re.compile(r"\b[^\W\d_]\.")
 ASKED_OF_A_NAME = re.compile(r"\s*Was\s+[^\W\d_a-zäöüß]")
 """``Was`` before a capital: a question about who is named, in English or Dutch; German has a verb or ``für`` there."""
 
+_CODE = re.compile("auto|[A-Za-z]{2,3}([-_][A-Za-z0-9]{1,8})*")
 ENOUGH = 0.9
 """A language other than the default must have this many votes; a word of one language alone has one vote."""
 
 
 def chosen_language(chosen: str, text: str) -> str:
-    """The language that is set; where that is ``auto``, the one that a text is written in."""
+    """The language that is set; where that is ``auto``, that of a text. Raises UsageError for what is no code."""
+    if not _CODE.fullmatch(chosen):
+        raise UsageError(f"language {chosen!r} is no language code, such as de or pt-br (or auto)")
     return question_language(text) if chosen == "auto" else chosen
 
 

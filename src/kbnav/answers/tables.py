@@ -93,7 +93,7 @@ class AnswerTable:
     its id is the ``short_name``; None: only the IRIs of a Wikibase's or an SKB's entities are, and they say the id.
     ``cut`` is a sentence on rows that the service left out; empty where it gave all, as far as it says. ``note`` is
     what else must be known of where the rows come from. ``concept_base`` is what the IRIs of a Wikibase's entities
-    begin with, where IRIs of other sites are to be told from them.
+    begin with, where IRIs of other sites are to be told from them. ``days`` are dates of 1 January known to the day.
     """
 
     columns: tuple[str, ...] = ()
@@ -104,6 +104,7 @@ class AnswerTable:
     cut: str = ""
     note: str = ""
     concept_base: str = ""
+    days: tuple[str, ...] = ()
 
     def entity(self, cell: Cell) -> str | None:
         """Id of the entity that a cell is; None where it is none."""
@@ -119,6 +120,11 @@ class AnswerTable:
         if cell is None or self.prefixes is not None:
             return False
         return cell.type == "bnode" or (cell.type == "uri" and "/.well-known/genid/" in cell.value)
+
+    def only_year(self, cell: Cell) -> bool:
+        """Whether a date stands for its year, which a Wikibase writes as 1 January."""
+        date = cell.value if cell is not None and cell.datatype == f"{_XSD}dateTime" else ""
+        return date.endswith("-01-01T00:00:00Z") and self.prefixes is None and date not in self.days
 
     def label(self, cell: Cell) -> str | None:
         """Its label, where that is known."""

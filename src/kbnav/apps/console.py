@@ -31,7 +31,7 @@ from kbnav.knowledge.sparql.vocabulary import label_from_iri
 from kbnav.models.cancellation import ON_REQUEST
 from kbnav.runs.trajectory import Call, Outcome, Run, Step, Understood
 from kbnav.settings.model import OFFLINE
-from kbnav.tools.show import cell_text
+from kbnav.tools.show import cell_text, readable_text
 
 if TYPE_CHECKING:
     from kbnav.knowledge.evidence import Evidence, Link, Provenance
@@ -198,7 +198,7 @@ def table_lines(table: AnswerTable) -> RenderableType:
     for column in table.columns:
         grid.add_column(Text(printable(column)), overflow="fold")
     for row in table.rows[:ROWS]:
-        grid.add_row(*(Text(printable(cell_text(cell, table, 200))) for cell in row))
+        grid.add_row(*(Text(printable(readable_text(cell, table, 200))) for cell in row))
     total = f"{len(table.rows)} row{'s' if len(table.rows) != 1 else ''}"
     if len(table.rows) > ROWS:
         total += f", the first {ROWS} shown"
@@ -399,7 +399,7 @@ def evidence_lines(found: Provenance, table: AnswerTable, language: str = "en") 
     for number, (row, told) in enumerate(zip_longest(table.rows, row_lines(found, table, language)), 1):
         if told is None:
             break
-        head = " · ".join(cell_text(cell, table, _WIDTH) for cell in row or () if cell is not None)
+        head = " · ".join(readable_text(cell, table, _WIDTH) for cell in row or () if cell is not None)
         yield f"{number}. {head or words.answer}"
         yield from (f"   {line}" for line in told)
     yield from closing_lines(found, language)
@@ -433,6 +433,7 @@ def evidence_data(found: Provenance, table: AnswerTable, language: str = "en") -
         "cut": found.cut,
         "untold": list(found.untold),
         "failed": found.failed,
+        "copy": found.copy,
     }
 
 
@@ -440,7 +441,7 @@ class _Telling:
     """The labels that its ids and IRIs are told by."""
 
     def __init__(self, found: Provenance, table: AnswerTable, language: str) -> None:
-        self._labels = found.labels
+        self._labels, self._copy = found.labels, found.copy
         self._words = phrases("evidence", language)
         self._table = AnswerTable(labels=found.labels, prefixes=table.prefixes, concept_base=table.concept_base)
 
@@ -464,6 +465,7 @@ class _Telling:
             "qualifiers": [self._link(link) for link in one.qualifiers],
             "references": [[self._link(link) for link in links] for links in one.references],
             "others": [other.python_value() for other in one.others],
+            "lower": one.lower,
             "chain": one.chain,
             "source": one.source,
         }
@@ -477,9 +479,12 @@ class _Telling:
             values = ", ".join(map(self._value, one.others[:_MOST_OTHERS]))
             more = len(one.others) > _MOST_OTHERS
             yield words.beside.format(values=words.others.format(values=values) if more else values)
+        if one.lower:
+            yield words.lower.format(count=f"{one.lower:,}")
         sources = (", ".join(map(self._link_text, links)) for links in one.references)
         told = [words.reference.format(links=source) for source in sources if source]
-        yield " | ".join(told) or words.no_reference
+        if told or one.statement:
+            yield " | ".join(told) or (words.no_copied if self._copy else words.no_reference)
 
     def _link_text(self, link: Link) -> str:
         return f"{self._property(link.property)}: {self._value(link.value)}"

@@ -18,7 +18,7 @@ from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.evidence import asked_with, citation, knowledge_base, link_of
-from kbnav.tools.show import cell_text
+from kbnav.tools.show import readable_text
 
 ROWS = 2_000
 """Rows of an answer in the file."""
@@ -53,7 +53,7 @@ def _view(one: SharedAnswer, query_page: str) -> dict[str, object]:
     """What the template takes of an answer; ``statements`` has a list of lines for each of the first rows."""
     run, outcome = one.run, one.run.outcome
     table = answer_table(outcome)
-    columns, rows = table.columns, [[cell_text(cell, table, _CELL) for cell in row] for row in table.rows[:ROWS]]
+    columns, rows = table.columns, [[readable_text(cell, table, _CELL) for cell in row] for row in table.rows[:ROWS]]
     if table.boolean is not None:
         columns, rows = ("answer",), [["yes" if table.boolean else "no"]]
     words = verbalize_answer(outcome.query, outcome.table, run.language)

@@ -5,7 +5,9 @@ They are a table of question and query, or of question and answers; or what SPIN
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,13 @@ from kbnav.evaluation.datasets.formats import own_answer, stored_answer, table_r
 from kbnav.evaluation.datasets.records import File, Record
 from kbnav.evaluation.records import GOLD, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo
 from kbnav.evaluation.runner import Patience, begin_run, kb_state, side_by_side
+from kbnav.evaluation.scoring import in_other_words, number_in
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.runs.journal import open_journal
+from kbnav.runs.journal import json_line, open_journal, write_whole
 from kbnav.runs.trajectory import FINISH, QUERY, Call, Outcome, Run, Step
 from kbnav.settings.plugins import did_you_mean
 
+_log = logging.getLogger(__name__)
 _TOOLS: Mapping[str, tuple[str, str]] = {
     "search_wikidata": ("search_entities", "query"),
     "get_wikidata_entry": ("get_entry", "entity_id"),
@@ -65,7 +69,17 @@ def import_table(
     _refuse_used(out)
     questions = [question for question in dataset.questions if question.id in found]
     stated = {one.id: _stated(found[one.id], ranked=bool(one.nodes)) for one in questions if one.id not in queries}
-    _write_gold(dataset, out, frozen, kb, language, jobs)
+    asked, file = dataset.questions, out / GOLD
+    if frozen:
+        head, answers = golden.take_gold(dataset, asked, frozen)
+        write_whole(file, b"".join(json_line(line) for line in (head, *answers.values())).decode())
+    else:
+        answers = dict(golden.collect_gold(dataset, asked, kb, file, stored=True, language=language, jobs=jobs))
+    for one, outcome in stated.items():
+        if outcome.table and (truth := answers[one].table) and own_answer(found[one])[1]:
+            stated[one] = replace(outcome, table=_with_numbers(outcome.table, truth))
+    if named := sum(in_other_words(outcome.table, answers[one].table) for one, outcome in stated.items()):
+        _log.warning("%d answers are names where gold has ids, or the reverse: --by labels compares names", named)
     begin_run(out, info)
 
     def outcome_of(question: Question) -> tuple[Outcome, bool]:
@@ -145,17 +159,12 @@ def _stated(record: Record, *, ranked: bool) -> Outcome:
     return Outcome("answered", "finish", table=table)
 
 
-def _write_gold(
-    dataset: Dataset, out: Path, frozen: Path | None, kb: KnowledgeBase | None, language: str, jobs: int
-) -> None:
-    """The gold answers of every question into the folder of the run. Raises UsageError where some need a KB."""
-    if not frozen:
-        golden.collect_gold(dataset, dataset.questions, kb, out / GOLD, stored=True, language=language, jobs=jobs)
-        return
-    head, answers = golden.take_gold(dataset, dataset.questions, frozen)
-    with open_journal(out / GOLD) as journal:
-        for line in (head, *answers.values()):
-            journal.append(line)
+def _with_numbers(table: AnswerTable, gold: AnswerTable) -> AnswerTable:
+    """The table with numbers as the gold answer's literals of the same number."""
+    numbers = {number_in(cell.value): cell for row in gold.rows for cell in row if cell}
+    numbers.pop(None, None)
+    rows = ((cell and numbers.get(number_in(cell.value), cell) for cell in row) for row in table.rows)
+    return AnswerTable(table.columns, tuple(map(tuple, rows)))
 
 
 def import_spinach(predictions: Path, dataset: Dataset, out: Path, *, trajectories: Path | None = None) -> RunInfo:

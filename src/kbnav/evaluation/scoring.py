@@ -85,6 +85,8 @@ class Scores:
     """Questions none of whose answers is among the nodes that a run keeps, of a ranking that may have been longer."""
     by: Literal["ids", "labels"] = "ids"
     """What of the cells of tables is compared."""
+    named: int = 0
+    """Answers of names where the gold answer has ids, or the reverse: they match nothing."""
 
     def notes(self) -> list[str]:
         """What must be known beside the figures, a line each."""
@@ -93,6 +95,10 @@ class Scores:
             notes.append("stark-compat: all candidates are ranked, equal scores in the order of the candidates")
         if self.by == "labels":
             notes.append("by labels: English labels are compared, without case, punctuation, articles and white space")
+        if self.named:
+            notes.append(
+                f"{self.named} answers are names where gold has ids, or the reverse: --by labels compares names"
+            )
         if self.cut:
             most = 100 * self.cut / (KEPT + 1) / self.all.questions
             have = "questions have" if self.cut > 1 else "question has"
@@ -143,19 +149,24 @@ def score_run(run: SavedRun, more: Sequence[str] = ()) -> Scores:
         mode="stark-compat" if run.candidates and ranked else "standard",
         cut=0 if run.candidates else sum(map(_is_cut, gold, records)),
         by=run.by,
+        named=sum(in_other_words(_table(record), one.table) for one, record in zip(gold, records, strict=True)),
     )
+
+
+def in_other_words(answer: AnswerTable | None, gold: AnswerTable | None) -> bool:
+    """Whether of an answer and its gold one is names and the other ids, so that nothing is equal."""
+
+    def kind(cell: Term) -> str:
+        name = cell.type == "literal" and not cell.datatype and number_in(cell.value) is None
+        return "name" if name else "id" if cell.type == "uri" else "value"
+
+    kinds = [{kind(cell) for row in one.rows for cell in row if cell} if one else set() for one in (answer, gold)]
+    return kinds in ([{"id"}, {"name"}], [{"name"}, {"id"}])
 
 
 def main_metric(metrics: Sequence[str]) -> str:
     """The one that runs are told apart by: MRR of rankings, F1 of tables."""
     return "mrr" if "mrr" in metrics else metrics[0]
-
-
-def main_values(run: SavedRun) -> tuple[str, dict[str, float]]:
-    """The main metric of a run, and its value by question. Raises as ``score_run``."""
-    scores = score_run(run)
-    metric = main_metric(scores.metrics)
-    return metric, {one.id: one.values[metric] for one in scores.questions}
 
 
 def _is_cut(gold: GoldAnswer, record: QuestionRecord | None) -> bool:
@@ -268,7 +279,21 @@ def compare_runs(
 
     Raises UsageError where their datasets or gold answers differ.
     """
-    of_a, of_b, common = _in_common(a, b, scored or (score_run(a, metrics), score_run(b, metrics)))
+    if a.info.dataset_sha256 != b.info.dataset_sha256:
+        raise UsageError(f"the runs are of different datasets, {a.info.dataset} and {b.info.dataset}")
+    of_a, of_b = (
+        {one.id: one for one in scores.questions if run.info.origin or one.status != "missing"}
+        for run, scores in zip((a, b), scored or (score_run(a, metrics), score_run(b, metrics)), strict=True)
+    )
+    common = [name for name in of_a if name in of_b]
+    if not common:
+        raise UsageError("the runs have no question in common")
+    different = [name for name in common if gold_content(a.gold[name]) != gold_content(b.gold[name])]
+    if different:
+        raise UsageError(
+            f"the runs have different gold answers to {len(different)} questions, the first is {different[0]}: "
+            "run both with the same --gold"
+        )
     compared, disagreement = [], 0.0
     for name in (name for name in of_a[common[0]].values if name in of_b[common[0]].values):
         left = [of_a[one].values[name] for one in common]
@@ -282,33 +307,10 @@ def compare_runs(
     return Comparison(len(common), *only, tuple(compared), disagreement, *missing)
 
 
-def _in_common(
-    a: SavedRun, b: SavedRun, scored: tuple[Scores, Scores]
-) -> tuple[dict[str, QuestionScore], dict[str, QuestionScore], list[str]]:
-    """The scores of what each run attempted, and the questions that both did. Raises UsageError."""
-    if a.info.dataset_sha256 != b.info.dataset_sha256:
-        raise UsageError(f"the runs are of different datasets, {a.info.dataset} and {b.info.dataset}")
-    of_a, of_b = (
-        {one.id: one for one in scores.questions if run.info.origin or one.status != "missing"}
-        for run, scores in zip((a, b), scored, strict=True)
-    )
-    common = [name for name in of_a if name in of_b]
-    if not common:
-        raise UsageError("the runs have no question in common")
-    different = [name for name in common if not _same_gold(a.gold[name], b.gold[name])]
-    if different:
-        raise UsageError(
-            f"the runs have different gold answers to {len(different)} questions, the first is {different[0]}: "
-            "run both with the same --gold"
-        )
-    return of_a, of_b, common
-
-
-def _same_gold(a: GoldAnswer, b: GoldAnswer) -> bool:
-    """Whether two gold answers are the same, whatever the order of the rows."""
-    if a.table is None or b.table is None:
-        return a.table is b.table and set(a.nodes) == set(b.nodes)
-    return a.table.boolean == b.table.boolean and Counter(a.table.rows) == Counter(b.table.rows)
+def gold_content(answer: GoldAnswer) -> object:
+    """What is equal of two gold answers where they are the same, whatever the order of the rows."""
+    table = answer.table
+    return frozenset(answer.nodes) if table is None else (table.boolean, frozenset(Counter(table.rows).items()))
 
 
 _NUMBER = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?")
@@ -343,14 +345,19 @@ def by_labels(folder: Path, run: SavedRun, settings: Settings, kb: str = "") -> 
     return replace(run, gold=gold, records={name: labelled(one) for name, one in run.records.items()}, by="labels")
 
 
+def number_in(text: str) -> Decimal | None:
+    """The number that the text is, as in ``1,500.0``; None where it is none."""
+    return Decimal(text.replace(",", "")) if _NUMBER.fullmatch(text) else None
+
+
 def normalised(text: str) -> str:
     """The text without case, punctuation, articles and white space more than one; a number as a number.
 
     Midnight is left off a date. Hyphens and slashes part words, other punctuation does not: ``U.S.`` is ``us``.
     """
     plain = unicodedata.normalize("NFKC", text).casefold().strip()
-    if _NUMBER.fullmatch(plain):
-        return str(Decimal(plain.replace(",", "")).normalize())
+    if (number := number_in(plain)) is not None:
+        return str(number.normalize())
     kept = []
     for letter in _MIDNIGHT.sub(r"\1", plain):
         kind = unicodedata.category(letter)

@@ -13,7 +13,7 @@ from typing import Literal
 
 from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.errors import KbnavError
-from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.sparql.evidence import EvidenceQuery, evidence_query
 from kbnav.knowledge.sparql.syntax import is_variable
 from kbnav.knowledge.sparql.verbalization import verbalize_groups
@@ -56,8 +56,8 @@ class Evidence:
 
     ``property`` is a property's id or a predicate's IRI. ``statement`` is the IRI of its node, empty where there is
     none; only then are ``rank``, ``qualifiers`` and ``references`` empty because nothing can be stated. ``chain``: from
-    subject to value by a path of any length. ``others`` are values of the same property and rank beside this one.
-    Of a sentence ``property`` is empty.
+    subject to value by a path of any length. ``others`` are values of the same property and rank beside this one;
+    ``lower`` is how many statements of normal rank a preferred one hides. Of a sentence ``property`` is empty.
     """
 
     subject: Term
@@ -68,6 +68,7 @@ class Evidence:
     qualifiers: tuple[Link, ...] = ()
     references: tuple[tuple[Link, ...], ...] = ()
     others: tuple[Term, ...] = ()
+    lower: int = 0
     chain: bool = False
     source: Source = "graph"
 
@@ -78,7 +79,7 @@ class Provenance:
 
     ``absent`` says, in words, what was looked for and must not be found; ``cut``: there is more, which was not looked
     at. ``untold`` names the parts of the query that evidence is not looked for; ``failed`` says why nothing could be
-    found out. ``labels`` has those of the ids in it.
+    found out. ``labels`` has those of the ids in it. ``copy``: it is of a copy, which may lack references.
     """
 
     rows: tuple[tuple[Evidence, ...], ...] = ()
@@ -87,6 +88,7 @@ class Provenance:
     untold: tuple[str, ...] = ()
     failed: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    copy: bool = False
 
 
 def provenance(
@@ -111,7 +113,8 @@ def provenance(
     labels = {**table.labels, **found.labels, **details.labels}
     full = tuple(tuple(details.completed(one) for one in some) for some in told)
     absent = verbalize_groups(query, asked.negated, labels, language, vocabulary)
-    return Provenance(full, absent, len(found.rows) > _MOST_SOLUTIONS, asked.untold, labels=labels)
+    cut, copy = len(found.rows) > _MOST_SOLUTIONS, is_mirror(kb.state())
+    return Provenance(full, absent, cut, asked.untold, labels=labels, copy=copy)
 
 
 def _of_row(asked: EvidenceQuery, columns: Sequence[str], row: Sequence[Cell], found: AnswerTable) -> list[Evidence]:
@@ -186,6 +189,7 @@ class _Details:
             qualifiers=tuple(self._links.get(one.statement, ())),
             references=tuple(map(tuple, self._references.get(one.statement, {}).values())),
             others=tuple(dict.fromkeys(other for other in others if other != value)),
+            lower=len({node for other, node, _ in beside if (rank, other) == ("preferred", "normal")}),
             value=value,
         )
 

@@ -9,13 +9,13 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from html import escape
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
 
-from pydantic import BaseModel, ConfigDict, model_serializer
+from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, model_serializer, model_validator
 
 from kbnav.agents.common.agent import Agent, build_agent
 from kbnav.agents.machine import Event as MachineEvent
@@ -86,10 +86,13 @@ class KB:
     def neighbors(
         self, entity_id: str, *, relation: str | None = None, direction: Direction = "both", limit: int = 20
     ) -> Neighborhood:
-        """Links of an entity, in both directions unless told otherwise. Raises UnknownId."""
-        return self.base.search_neighbors(
+        """Links of an entity, both ways unless told otherwise; ``note`` says where there are more. Raises UnknownId."""
+        found = self.base.search_neighbors(
             entity_id, relation=relation, direction=direction, limit=limit, language=self._language(None)
         )
+        shown = len(found.edges)
+        cut = f"{shown} of {found.total} links; limit=… gives more" if shown < found.total else ""
+        return replace(found, note=" ".join(filter(None, (found.note, cut))))
 
     def query(self, sparql: str, *, language: str | None = None) -> AnswerTable:
         """The result of a SPARQL query that only reads; ``.records()`` gives its rows as plain Python values.
@@ -100,7 +103,7 @@ class KB:
 
     @property
     def nodes(self) -> Iterator[Entity]:
-        """All nodes of an SKB, type by type. Raises UsageError for any other knowledge base."""
+        """All nodes of an SKB, type by type, to be looped over. Raises UsageError for any other knowledge base."""
         from kbnav.knowledge.skb.kb import as_skb
 
         skb = as_skb(self.base, "a list of nodes").skb
@@ -212,6 +215,12 @@ class Answer(BaseModel):
         return self.run.outcome.doubts
 
     @property
+    def unused(self) -> tuple[str, ...]:
+        """Words of the question that the answer leaves out of account, where rules read it."""
+        understood = self.run.outcome.understood
+        return understood.unused if understood else ()
+
+    @property
     def columns(self) -> list[str]:
         """The variables of the query, in order; empty where it has none, or nodes of an SKB are the answer."""
         return list(self.run.outcome.table.columns) if self.run.outcome.table is not None else []
@@ -254,12 +263,19 @@ class Answer(BaseModel):
         look: Callable[[Run], Provenance] | None = vars(self)["_look"]
         return look(self.run) if look else Provenance()
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _of_a_run(cls, given: Any, build: ModelWrapValidatorHandler[Answer]) -> Answer:
+        if isinstance(given, Mapping) and "run" not in given:
+            raise ValueError("an answer's JSON cannot be read back: pickle it, or load its run (kbnav.runs.trajectory)")
+        return build(given)
+
     @model_serializer
     def _to_document(self) -> dict[str, Any]:
         found = None
         with suppress(UsageError):  # its knowledge base is closed, or it was pickled without
             found = self.evidence
-        names = ("text", "status", "note", "columns", "rows", "query", "query_words", "link", "citation")
+        names = ("text", "status", "note", "unused", "columns", "rows", "query", "query_words", "link", "citation")
         return {
             "question": self.run.question,
             **{name: getattr(self, name) for name in names},
@@ -268,11 +284,8 @@ class Answer(BaseModel):
             "evidence": found,
         }
 
-    def __copy__(self) -> Answer:
-        return self  # nothing of it changes
-
     def __deepcopy__(self, memo: object = None) -> Answer:
-        return self
+        return self  # nothing of it changes
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Answer, (self.run, self.query_page, _elsewhere)
@@ -422,6 +435,7 @@ def ask(
     on_step: Callable[[Step], None] | None = None,
     after: Answer | None = None,
     config: RunnableConfig | None = None,
+    cancellation: Cancellation | None = None,
     **how: Unpack[AskOptions],
 ) -> Answer:
     """Ask a question and wait for its answer. The run is saved, as the command line does: ``kbnav show last``.
@@ -439,14 +453,16 @@ def ask(
         on_step: called with every step when it is done, and once more where it is taken back (``dropped`` is set).
         after: the answer that this question follows up.
         config: LangChain's: callbacks, tags and metadata, for the run and for every call of a model in it.
+        cancellation: a ``kbnav.models.cancellation.Cancellation``; its ``stop()`` ends the run from another thread.
         settings: all other settings; None: those of the knowledge base, the environment and ``kbnav.toml``.
 
     Raises:
         UsageError: an unknown name or an impossible option.
+        Stopped: it was cancelled.
         ServiceError: a model or a knowledge base that kept failing; CredentialsError where a key is
             missing. Both are ``kbnav.KbnavError``; the run up to then is saved before.
     """
-    return _run_of(question, _steps_to(on_step), kb=kb, after=after, config=config, **how)
+    return _run_of(question, _steps_to(on_step), cancellation, kb=kb, after=after, config=config, **how)
 
 
 async def aask(
@@ -470,7 +486,7 @@ def retrieve(query: str, *, kb: AnyKB | None = None, k: int = 10, **how: Unpack[
     """Rank the ``k`` best nodes of an SKB for a query: the answer's ``rows``, best first. The run is saved.
 
     The other parameters are those of ``ask``, but ``language`` and ``tools``; ``system`` is a retriever, ``bm25`` where
-    none is named. Raises as ``ask``, and UsageError where the knowledge base is no SKB.
+    none is named. Raises as ``ask``, and UsageError where the knowledge base is no SKB or ``k`` is not 1 or more.
     """
     return _ranking_of(AgentSource(kb, **how), query, k)
 
@@ -483,6 +499,8 @@ async def aretrieve(query: str, *, kb: AnyKB | None = None, k: int = 10, **how: 
 def _ranking_of(how: AgentSource, query: str, k: int, cancellation: Cancellation | None = None) -> Answer:
     from kbnav.retrieval.base import retrieved
 
+    if k < 1:
+        raise UsageError(f"k is how many nodes are wanted, 1 or more, not {k!r}")
     with how.opening() as kb:
         settings = how.settings(kb)
         found = retrieved(how.system or "bm25", kb.base, settings, query, k=k, cancellation=cancellation)

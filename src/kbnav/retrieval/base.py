@@ -208,6 +208,8 @@ def attempt(
             ranking = (cancellation.run if cancellation else lambda call: call())(
                 lambda: retriever.retrieve(query, k, trace)
             )
+        if not isinstance(ranking, Ranking):
+            raise UsageError(f"{retriever.name} gives a {type(ranking).__name__}, and no Ranking")
         outcome = Outcome("answered" if len(ranking) else "no answer", "finish", ranking=ranking)
     except StopRun as error:
         failure, outcome = error, Outcome("failed", "error", note=str(error))

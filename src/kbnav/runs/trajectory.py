@@ -59,11 +59,11 @@ DOUBTS: Mapping[DoubtKind, str] = MappingProxyType(
         "limit": "The query ends after {about} rows, and has as many: there may be more.",
         "units": "Amounts in different units are compared as plain numbers: {about}.",
         "several": "Things with several values of what is compared, each compared by itself: {about}.",
-        "compared": "Not all could be compared; those with a value: {about}.",
-        "class": "Most of what is linked so is left out; stated to be of the class asked for: {about}.",
+        "compared": "Only {n} of {all} have a value here that can be compared.",
+        "class": "The answer takes in only {n} of {all} linked so: the others are not stated to be what is asked for.",
     }
 )
-"""Each kind in words; ``{about}`` is what the doubt is about."""
+"""Each kind in words; ``{about}`` is what the doubt is about, ``{n}`` and ``{all}`` the two numbers in it."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ class Doubt:
     @property
     def text(self) -> str:
         """The doubt as an English sentence."""
-        return DOUBTS[self.kind].format(about=self.about)
+        n, _, every = self.about.partition(" / ")
+        return DOUBTS[self.kind].format(about=self.about, n=n, all=every)
 
     def to_document(self) -> dict[str, str]:
         """As JSON."""

@@ -113,7 +113,7 @@ def _record(agent: Agent, state: Any, context: RunContext, started: datetime, se
         question=state["question"],
         system=agent.name,
         model=agent.model,
-        language=context.tool_context.language,
+        language=context.tool_context.answer_language,
         path=tuple(state["path"]),
         discarded=tuple(state["discarded"]),
         outcome=state["outcome"],

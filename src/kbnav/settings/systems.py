@@ -354,6 +354,8 @@ def retrievers_for(kb: AnyKB) -> list[SystemEntry]:
 def built_kind(name: str, built: object) -> SystemKind:
     """What a builder gave. Raises UsageError where it is neither."""
     if callable(getattr(built, "retrieve", None)):
+        if lacking := [each for each in ("name", "prompts") if not hasattr(built, each)]:
+            raise UsageError(f"{name} builds a retriever without {' and '.join(lacking)}")
         return "retriever"
     if hasattr(built, "policy") and hasattr(built, "toolbox"):
         return "agent"
@@ -364,10 +366,9 @@ def _check_kind(name: str, kind: SystemKind | None, wanted: SystemKind | None) -
     if not kind or not wanted or kind == wanted:
         return
     if kind == "retriever":
-        raise UsageError(
-            f"{name} is a retriever: it ranks nodes and writes no answer; ask it by kbnav retrieve --system {name}"
-        )
-    raise UsageError(f"{name} is an agent and no retriever; ask it by kbnav ask --system {name}")
+        way = f"kbnav retrieve --system {name} (kbnav.retrieve in Python)"
+        raise UsageError(f"{name} is a retriever: it ranks nodes and writes no answer; ask it by {way}")
+    raise UsageError(f"{name} is an agent and no retriever; ask it by kbnav ask --system {name} (kbnav.ask in Python)")
 
 
 def _entry(name: str, found: Any, origin: str) -> SystemEntry:

@@ -79,6 +79,28 @@ def test_an_update_takes_new_files_in_as_the_build_took_those_before(
         }  # fmt: skip
 
 
+def test_an_update_embeds_with_lsa_takes_the_row_of_one_id_that_the_build_took_and_names_odd_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    kbnav, out = Cli(monkeypatch, capsys), tmp_path / "things.skb"
+    rows = [f"a{n},Thing {n},thing,{n}.5" for n in range(30)]
+
+    def written(name: str, *lines: str) -> Path:
+        (tmp_path / name).write_text("\n".join(["id,name,type,price", *lines, ""]))
+        return tmp_path / name
+
+    things = written("things.csv", *rows, "a1,Second,thing,99")
+    ran(kbnav, "skb", "build", "--nodes", things, "--out", out, "--encoder", "lsa")
+    assert ran(kbnav, "skb", "update", out, "--nodes", things, "--dry-run") == "nothing changes\n"
+    written("things.csv", *rows[:-1], "a29,Thing 29,thing,on request")
+    assert '"on request"' in ran(kbnav, "skb", "update", out, "--dry-run")
+    ran(kbnav, "skb", "update", out, "--nodes", written("new.csv", "a3,Third,thing,7"))
+    with SKB.open(out) as skb:
+        assert [skb.name(skb.number(node)) for node in ("a1", "a3")] == ["Thing 1", "Third"]
+        assert skb.vectors is not None
+        assert skb.vectors.vectors.shape[0] == 30
+
+
 @pytest.mark.parametrize(
     ("duplicates", "name", "suppliers"),
     [("first", "Pump", ["Acme"]), ("last", "Pump XL", ["Coyote"]), ("merge", "Pump", ["Acme", "Coyote"])],

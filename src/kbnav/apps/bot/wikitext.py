@@ -18,7 +18,7 @@ from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.verbalization import page_for, query_link
 from kbnav.knowledge.sparql.vocabulary import entity_page
 from kbnav.runs.trajectory import Run
-from kbnav.tools.show import cell_text
+from kbnav.tools.show import readable_text
 
 ROWS = 10
 """Rows of a result that a reply shows."""
@@ -164,7 +164,7 @@ def _table(table: AnswerTable, style: Style, words: SimpleNamespace, notes: int)
         if cell is not None and style.entity_link and (name := table.entity(cell)) and _ENTITY.fullmatch(name):
             label = table.labels.get(name, "")
             return style.entity_link.replace("{id}", entity_page(name)) + (f" {escape(label[:_CELL])}" if label else "")
-        return escape(cell_text(cell, table, _CELL))
+        return escape(readable_text(cell, table, _CELL))
 
     rows = [[shown(cell) for cell in row[:_COLUMNS]] for row in table.rows[:ROWS]]
     for number, row in enumerate(rows, 1):

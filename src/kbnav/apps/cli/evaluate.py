@@ -265,6 +265,8 @@ class _ProgressLine(Counter):
 
 
 def ids_in(path: Path | None) -> frozenset[str]:
-    """The ids in a file, one a line. Raises UsageError where it cannot be read."""
-    lines = read_text(path).split("\n") if path else ()
-    return frozenset(name.strip() for name in lines if name.strip())
+    """The ids in a file, one a line. Raises UsageError where it cannot be read, or has none."""
+    names = frozenset(filter(None, map(str.strip, read_text(path).split("\n") if path else ())))
+    if path and not names:
+        raise UsageError(f"{path} names no question")
+    return names

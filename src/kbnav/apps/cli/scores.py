@@ -218,7 +218,7 @@ def import_(
     failed, unanswered = 0, 0
     if is_table(predictions):
         with open_kb(settings) if kb else nullcontext() as base:
-            name = system or predictions.name.split(".")[0]
+            name = system or Path(predictions.name.removesuffix(".gz")).stem
             info, predicted, failed = import_table(
                 predictions, questions, out, system=name, kb=base, gold=gold, jobs=jobs
             )
@@ -294,7 +294,7 @@ def show_comparison(a: Path, b: Path, found: Comparison | None = None) -> None:
         print(
             f"  {one.metric:<10} {_percent(one.a.mean)} → {_percent(one.b.mean)}   "
             f"{100 * difference.mean:+.2f} ({100 * difference.low:+.2f} to {100 * difference.high:+.2f}), "
-            f"p = {one.test.p:.4f}"
+            + ("p ≤ 0.0001" if one.test.p < 0.0001 else f"p = {one.test.p:.4f}")  # the least of 10,000 exchanges
         )
 
 

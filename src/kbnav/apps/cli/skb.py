@@ -304,7 +304,7 @@ def update(
             nodes=origins(nodes),
             edges=origins(edges),
             tables=tables,
-            duplicates=Duplicates.last,
+            duplicates=Duplicates(meta.recipe.get("duplicates", "first")),
             bad=_rejected(skb, bad),
         )
     if dry_run:

@@ -238,7 +238,7 @@ def cell_data(cell: Cell, table: AnswerTable, link: Link) -> dict[str, str] | No
     elif date_of(cell):
         data["kind"] = "date"
         data["text"] = cell.value.removesuffix("T00:00:00Z")
-        if table.prefixes is None and cell.value.endswith("-01-01T00:00:00Z"):
+        if table.only_year(cell):
             data["precision"] = "9"  # a Wikibase writes a year so; who looks at the statement may know better
     elif position(cell):
         data["kind"] = "point"

@@ -201,7 +201,7 @@ def load_file(form: str, path: Path, *, name: str = "") -> Dataset:
     file = File.open(path)
     questions = _checked(file, FORMATS[form](file))
     if not name:
-        name = f"{form}-human" if formats.is_human_file(path) else path.name.split(".")[0]
+        name = f"{form}-human" if formats.is_human_file(path) else Path(path.name.removesuffix(".gz")).stem
     return Dataset(name, questions, SOURCES[form], _digest([file]))
 
 

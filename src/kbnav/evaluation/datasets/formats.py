@@ -289,7 +289,7 @@ def stored_answer(record: Record, given: Any) -> AnswerTable | None:
 
 
 def names_only(question: Question) -> bool:
-    """Whether stored answers are names, which match no ids, and so are to be compared as labels."""
+    """Whether stored answers are names or numbers, which match no ids, and so are to be compared as labels."""
     return bool(question.plain) and not any(ENTITY_ID.fullmatch(one) or "://" in one for one in question.plain)
 
 

@@ -88,14 +88,10 @@ def paired_test(
         return PairedTest(interval, float(np.mean(np.abs((1 - 2 * masks) @ moving) >= observed)))
     # Of equal differences it matters only how many are exchanged.
     random, (sizes, counts) = np.random.default_rng(seed), np.unique(np.abs(moving), return_counts=True)
-    as_far = sum(
-        int(
-            np.count_nonzero(
-                np.abs((counts - 2 * random.binomial(counts, 0.5, (size, len(counts)))) @ sizes) >= observed
-            )
-        )
-        for size in _blocks(resamples, len(counts))
-    )
+    as_far = 0
+    for size in _blocks(resamples, len(counts)):
+        exchanged = (counts - 2 * random.binomial(counts, 0.5, (size, len(counts)))) @ sizes
+        as_far += int(np.count_nonzero(np.abs(exchanged) >= observed))
     return PairedTest(interval, (as_far + 1) / (resamples + 1))
 
 

@@ -26,7 +26,7 @@ from kbnav.errors import DataError, QuerySyntaxError, UsageError
 from kbnav.evaluation.dataset_stats import query_shape
 from kbnav.evaluation.metrics.statistics import Interval, Spread
 from kbnav.evaluation.records import GoldAnswer, QuestionRecord, RunInfo, SavedRun, read_saved_run
-from kbnav.evaluation.scoring import Comparison, Scores, compare_runs, intervals, main_metric, main_values, score_run
+from kbnav.evaluation.scoring import Comparison, Scores, compare_runs, gold_content, intervals, main_metric, score_run
 from kbnav.runs.journal import write_whole
 from kbnav.runs.trajectory import Run, Step, Usage
 
@@ -140,6 +140,8 @@ class RunReport:
     info: RunInfo
     metric: str
     scores: Scores
+    same: object
+    """What is equal of runs over the same questions with the same gold answers."""
     means: Mapping[str, Interval]
     statuses: Mapping[str, int]
     actions: tuple[Bin, ...]
@@ -163,8 +165,9 @@ class RunReport:
 
 @dataclass(frozen=True)
 class Report:
-    """One or more runs, and each of the others, by name, compared with the first of its dataset, or why it cannot be.
+    """One or more runs, and each of the others, by name, compared with the first, or why it cannot be.
 
+    The first is that over the same questions with the same gold answers, else that of the dataset.
     ``gold`` has every question of any of them, with the gold answer of the first run that has the question.
     """
 
@@ -212,12 +215,12 @@ def build_report(
             none = GoldAnswer(question, text, "none", error="no gold answer was collected")
             gold.setdefault(question, run.gold.get(question) or none)
     against: dict[str, Comparison | str] = {}
-    of_runs, firsts = list(runs.values()), dict[str, int]()
+    of_runs, firsts = list(runs.values()), dict[object, int]()
     for place, (one, run) in enumerate(zip(reports, of_runs, strict=True)):
-        other = firsts.setdefault(run.info.dataset_sha256, place)
+        found = [firsts.setdefault(key, place) for key in (one.same, run.info.dataset_sha256)]
         if not place:
             continue
-        other = 0 if other == place else other
+        other = next((first for first in found if first != place), 0)
         try:
             against[one.name] = compare_runs(of_runs[other], run, (reports[other].scores, one.scores))
         except UsageError as error:
@@ -235,17 +238,14 @@ def _run_report(name: str, run: SavedRun, sheet: Sequence[Mapping[str, str]], mo
         status = record.run.outcome.status if record else "missing"
         kind = error_class(record, run.gold.get(question), own)
         results[question] = QuestionResult(question, record, own, status, kind)
-    asked = [
-        (one.record.run, one.values[metric] if one.values is not None else None)
-        for one in results.values()
-        if one.record
-    ]
+    mains = {name: own[metric] for name, own in values.items()}
+    asked = [(one.record.run, mains.get(one.id)) for one in results.values() if one.record]
     asked_runs = [run for run, _ in asked]
     costs = [one.cost for one in asked_runs if one.cost is not None]
     with_model = [one for one in asked if one[0].usage.calls]
     by_kind: defaultdict[str, list[float | None]] = defaultdict(list)
     for result in results.values():
-        by_kind[result.kind].append(result.values[metric] if result.values is not None else None)
+        by_kind[result.kind].append(mains.get(result.id))
     kinds = [_bin(kind, found, len(results)) for kind, found in by_kind.items()]
     labels: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for row in sheet:
@@ -256,6 +256,10 @@ def _run_report(name: str, run: SavedRun, sheet: Sequence[Mapping[str, str]], mo
         info=run.info,
         metric=metric,
         scores=scores,
+        same=(
+            run.info.dataset_sha256,
+            frozenset((one, one in values and gold_content(run.gold[one])) for one in results),
+        ),
         means=intervals(scores),
         statuses=Counter(result.status for result in results.values()),
         actions=_action_bins(asked, lambda one: one.steps),
@@ -326,12 +330,12 @@ def write_sheet(run: SavedRun, path: Path, *, below: float = 0.05, count: int = 
     """
     if path.exists() and any(row["label"] for row in read_sheet(path)):
         raise UsageError(f"{path} holds labels; name another file with --out, or move it away")
-    metric, values = main_values(run)
-    wrong = [name for name, value in values.items() if value < below and name in run.records]
+    scored = score_run(run)
+    metric, scores = main_metric(scored.metrics), {question.id: question.values for question in scored.questions}
+    wrong = [name for name, own in scores.items() if own[metric] < below and name in run.records]
     if not wrong:
         raise UsageError(f"no question that was answered has {metric} below {below}")
     drawn = set(Random(seed).sample(wrong, min(count, len(wrong))))
-    scores = {question.id: question.values for question in score_run(run).questions}
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -339,11 +343,10 @@ def write_sheet(run: SavedRun, path: Path, *, below: float = 0.05, count: int = 
         if name in drawn:
             record, gold = run.records[name], run.gold[name]
             outcome, kind = record.run.outcome, error_class(record, gold, scores[name])
-            answers = (
-                ("\n".join(gold.nodes[:_SHEET_ROWS]) or _answer_text(gold.table)),
-                _answer_text(outcome.ranking if outcome.table is None else outcome.table),
-            )
-            line = (name, record.run.question, f"{values[name]:.4f}", kind, *answers, gold.query, outcome.query, "", "")
+            wanted = "\n".join(gold.nodes[:_SHEET_ROWS]) or _answer_text(gold.table)
+            found = _answer_text(outcome.ranking if outcome.table is None else outcome.table)
+            told = (name, record.run.question, f"{scores[name][metric]:.4f}", kind)
+            line = (*told, wanted, found, gold.query, outcome.query, "", "")
             writer.writerow(f"'{text}" if text.startswith(_FORMULA) else text for text in line)
     write_whole(path, out.getvalue())
     return len(drawn), len(wrong)
@@ -381,14 +384,13 @@ _LATEX = str.maketrans(
 def scores_table(report: Report, form: str) -> str:
     """One row a run and one column a metric, in percent, as ``markdown``, ``latex`` (booktabs) or ``csv``.
 
-    A table for each set of questions, ``n`` of which are scored. The best mean of several is bold, equal ones too, and
-    ``*`` marks a mean that differs from the table's first with p < 0.05 (paired randomisation test). CSV is one table
-    of bare means.
+    A table for each set of questions and gold answers, ``n`` of which are scored. The best mean of several is bold,
+    equal ones too. ``*`` marks a mean that differs from the table's first with p < 0.05 (paired randomisation test),
+    where both runs reached all questions. CSV is one table of bare means.
     """
     tables: dict[object, list[RunReport]] = {}
     for run in report.runs:
-        asked = (run.info.dataset_sha256, frozenset(run.info.questions))
-        tables.setdefault("" if form == "csv" else asked, []).append(run)
+        tables.setdefault("" if form == "csv" else run.same, []).append(run)
     return "\n".join(_table(report, runs, form) for runs in tables.values())
 
 
@@ -398,8 +400,10 @@ def _table(report: Report, runs: Sequence[RunReport], form: str) -> str:
     best = {one: max(found) for one, found in means.items() if len(found) > 1}
     rows = [("Run", "System", "Model", "Dataset", "n", *map(metric_name, metrics))]
     for run in runs:
-        found = report.against.get(run.name)
-        tested = {} if found is None or isinstance(found, str) else {one.metric: one.test.p for one in found.metrics}
+        found = report.against.get(run.name) if run is not runs[0] else None
+        tested: dict[str, float] = {}
+        if isinstance(found, Comparison) and found.questions == run.scores.all.questions:
+            tested = {one.metric: one.test.p for one in found.metrics}
         cells = []
         for one in metrics:
             mean = f"{100 * run.means[one].mean:6.1f}" if one in run.means else ""

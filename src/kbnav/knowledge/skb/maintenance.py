@@ -197,7 +197,9 @@ def difference(path: Path, records: Recipe | None = None) -> dict[str, Dropped]:
                 both, target = divmod(key, size)
                 source_number, relation = divmod(both, len(names))
                 losses.add(f"edges that {what}", f"{ids[source_number]} {names[relation]} {ids[target]}")
-    return {reason: Dropped.model_validate(found) for reason, found in losses.report().items()}
+        found = {reason: Dropped.model_validate(one) for reason, one in losses.report().items()}
+        why = {reason: one for reason, one in new.meta.dropped.items() if one != old.meta.dropped.get(reason)}
+        return found and {**found, **{reason: one for reason, one in why.items() if reason.startswith("columns")}}
 
 
 def _all_of(skb: SKB, number: int) -> tuple[object, ...]:

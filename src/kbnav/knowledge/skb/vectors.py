@@ -305,7 +305,7 @@ def change(
     nodes: Sequence[NodeText], folder: Path, *, encoder: Encoder | None = None, type_start: Sequence[int]
 ) -> None:
     """Give some nodes of the index in ``folder`` other vectors; without an encoder its own, lsa, is used."""
-    encoder = encoder or LSA.load(folder / LSA_FILE)
+    encoder = encoder or LSA.load(folder)
     made = encode(nodes, Window(range(len(nodes)), None), encoder, Reused.of(None, encoder.name))
     writer = _Writer(folder, encoder.name, type_start[-1])
     writer.put(made._replace(numbers=np.array([node.number for node in nodes])))

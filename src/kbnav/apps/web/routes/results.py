@@ -414,6 +414,7 @@ def _evidence_data(parts: ChatParts, served: Served, found: Provenance, table: A
             "qualifiers": [pair(link) for link in one.qualifiers],
             "references": [[pair(link) for link in links] for links in one.references],
             "others": [cell(other) for other in one.others],
+            "lower": one.lower,
             "chain": one.chain,
             "source": one.source,
             "text": text,
@@ -424,4 +425,4 @@ def _evidence_data(parts: ChatParts, served: Served, found: Provenance, table: A
         [statement(one, record["text"]) for one, record in zip(row, records, strict=True)]
         for row, records in zip(found.rows, data["rows"], strict=True)
     ]
-    return parts.hide.hidden_in({**data, "rows": rows, "copy": served.partial})
+    return parts.hide.hidden_in({**data, "rows": rows})

@@ -56,6 +56,7 @@ function statement(one, copy) {
     one.rank === "deprecated" && warning(t("evidence.deprecated")),
     one.rank === "preferred" && h("span", { class: "soft" }, ` ${t("evidence.preferred")}`),
     one.others.length > 0 && h("div", { class: "beside" }, t("evidence.beside"), " ", listed(one.others.map(cell))),
+    one.lower > 0 && h("div", { class: "beside" }, t("evidence.lower", { count: one.lower })),
     one.qualifiers.length > 0 && h("ul", { class: "qualifiers" }, one.qualifiers.map((pair) => h("li", {}, said(pair)))),
     one.statement && h("ul", { class: "qualifiers" }, one.references.length > 0
       ? one.references.map((pairs) => h("li", {}, t("evidence.reference"), " ", listed(pairs.map(said))))
