@@ -127,7 +127,7 @@ def test_what_is_said_of_a_query_in_its_own_terms_or_in_english_alone_is_closed(
 @pytest.mark.parametrize(
     ("question", "box"),
     [
-        ("Where did Marie Curie die?", ["Not used of your question: “die”"]),
+        ("Which elements were discovered by happy Marie Curie?", ["Not used of your question: “happy”"]),
         ("Which city has the largest population?", ["Only 3 of 12 have a value here that can be compared."]),
         ("In which year was Marie Curie born?", []),
         ("Who discovered the element radium?", []),
