@@ -151,3 +151,16 @@ def settled(true) -> None:
     while not true():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def test_the_places_of_a_long_queue_are_those_of_a_moment_ago():
+    now = [0.0]
+    queue = FairQueue(1, of_owner=1, of_kb=1, clock=lambda: now[0])
+    tickets = [queue.join(f"user {number}") for number in range(100)]
+    assert queue.begin() is tickets[0]
+    assert [queue.before(ticket) for ticket in tickets] == [0, *range(99)]
+    queue.leave(tickets[0])
+    assert queue.begin() is tickets[1]
+    last = queue.join("another")
+    now[0] += 2
+    assert [queue.before(one) for one in (tickets[0], tickets[1], tickets[2], tickets[99], last)] == [0, 0, 0, 97, 98]

@@ -43,6 +43,10 @@ class Ticket:
     number: int
 
 
+_SHORT, _MOMENT = 50, 1.0
+"""Tickets that are put in order whenever one asks for its place, and seconds for which the order of more is kept."""
+
+
 class FairQueue:
     """So much at once, and of that so much of one user and on one knowledge base; threads may share it.
 
@@ -64,6 +68,9 @@ class FairQueue:
         """When each began."""
         self._had: dict[str, tuple[float, float]] = {}
         """Seconds that a user has had, and until when they were counted."""
+        self._places: dict[Ticket, int] = {}
+        self._placed = float("-inf")
+        """When the places were told last."""
 
     def join(self, owner: str, kb: str = "") -> Ticket:
         """A ticket behind all others. Raises LimitReached."""
@@ -104,10 +111,12 @@ class FairQueue:
                 self._waiting.remove(ticket)
 
     def before(self, ticket: Ticket) -> int:
-        """How many of those that wait come first; 0 for one at work."""
+        """How many of those that wait come first; 0 for one at work. In a long queue as it was a moment ago."""
         with self._lock:
-            order = self._order(Counter(one.owner for one in self._at_work))
-            return order.index(ticket) if ticket in order else 0
+            if len(self._waiting) <= _SHORT or self._clock() > self._placed + _MOMENT:
+                order = self._order(Counter(one.owner for one in self._at_work))
+                self._places, self._placed = {one: place for place, one in enumerate(order)}, self._clock()
+            return self._places.get(ticket, len(self._waiting) - 1) if ticket in self._waiting else 0
 
     def _order(self, owners: Counter[str]) -> list[Ticket]:
         ahead, now = Counter(owners), self._clock()

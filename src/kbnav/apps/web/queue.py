@@ -257,7 +257,9 @@ class RunQueue:
                 await asyncio.wait_for(news.wait(), 2 * TICK if live else TICK)
             except TimeoutError:
                 yield None
-                return
+                if live is None or live.events is not None or live is not self._live.get(live.run.id):
+                    return
+                continue  # of one that waits here there is nothing until it is told
             if live is None or live.version == seen or live.stored != stored:
                 return
             news.clear()
@@ -467,6 +469,7 @@ class RunQueue:
         for run_id, live in begun.items():
             if run_id not in mine:  # taken over while the database was away, or deleted; where it has ended, no matter
                 live.cancellation.abandon()
+                self._notify(run_id)
             elif mine[run_id]:
                 live.cancellation.stop()
         for run_id, why in list(self._broken.items()):
