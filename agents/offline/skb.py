@@ -156,7 +156,8 @@ class SkbAgenda(Agenda):
         told = [sum(relevance(word, [excerpts.get(node, "")])[0] > 0 for word in words) for node in best]
         if one_is_asked(self._reading) or told[0] == len(words):
             best = [node for node, count in zip(best, told, strict=True) if count >= told[0]]
-        return best, f", the best by “{text}” in their texts"
+        said = " ".join(word for word in words if relevance(word, [excerpts.get(best[0], "")])[0] > 0)
+        return best, f", the best by “{said}” in their texts" if said else ", the nearest by their texts"
 
     def _free(self, paths: Sequence[Path]) -> list[str]:
         """The words that are in no name and no type, and name no relation of the paths."""

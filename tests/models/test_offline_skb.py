@@ -148,6 +148,15 @@ def test_a_list_is_whole_or_its_total_is_said(demo_kb, tmp_path, question, liste
     assert len(outcome.ranking.ids) == total or str(total) in outcome.note
 
 
+def test_a_word_is_not_said_to_rank_what_it_was_not_used_for(demo_kb, tmp_path):
+    question = "Which instrument made by somebody from Little Mew has a love letter hidden in it?"
+    outcome = ask(skb_offline(demo_kb, Settings(home=tmp_path, kb="demo", language="en")), question).outcome
+    assert outcome.understood is not None
+    assert outcome.understood.unused == ("hidden",)
+    assert "love letter" in outcome.note
+    assert "hidden" not in outcome.note
+
+
 @pytest.mark.parametrize(
     ("question", "answer", "nodes"),
     [  # by hand from nodes.jsonl and edges.tsv, and by `grep -c`
