@@ -12,21 +12,19 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kbnav.agents.offline.observations import Search, SearchHit
-from kbnav.agents.offline.policy import FITS, QUANTITIES, ROOM, Agenda, Calls, leaves_too_much, told_words, unused_words
+from kbnav.agents.offline.observations import NOTHING, first
+from kbnav.agents.offline.policy import FITS, QUANTITIES, Agenda, Calls, leaves_too_much, told_words, unused_words
 from kbnav.answers.language import fold, singular
 from kbnav.answers.lexicon import lexicon
 from kbnav.answers.parsing import Phrase, Question, beyond
 from kbnav.answers.relevance import relevance
+from kbnav.knowledge.base import Entity, SearchResult
 from kbnav.knowledge.endpoint.search import named_in
 from kbnav.runs.trajectory import FINISH, QUERY, Understood
 
 _SEARCHES, _ANCHORS, _LIMIT, _LINKS = 5, 3, 40, 8
 _NUMBERED = re.compile(r"[\w'’-]+(?:, [\w'’-]+)? \(\d+\)")
 """A name as catalogues have it, of which no word alone is enough: Schulz, Max (4)."""
-_ID = r"(?:<[^<>\s]+>|[A-Za-z][\w-]*:[^\s()]+)"
-_CELL = re.compile(rf"(?P<id>{_ID})(?: \((?P<label>.*)\))?")
-NOTHING = Search("", "none")
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _CALLED = frozenset(["named", "called", "titled", "heisst", "heissen", "namens", "nommé", "nommée", "appelle", "llama"])
 _MOMENT = 'REGEX(STR({0}), "^-?[0-9]{{4}}(-|$)")'
@@ -114,17 +112,17 @@ class Reading:
         return unused_words(self.question, says)
 
 
-def read(question: Question, searches: Mapping[str, Search]) -> Reading:
+def read(question: Question, searches: Mapping[str, SearchResult]) -> Reading:
     """Link the phrases: the class first, that behind "which" before others, then names.
 
     A phrase names a thing of that name; what looks like a name, what is most like it, or a value.
     """
     everything = [phrase for phrase in question.phrases if len(phrase.text) > 1]
-    target: SearchHit | None = None
+    target: Entity | None = None
     anchors: dict[Anchor, None] = {}
     asked: Phrase | None = None
     for phrase in sorted(everything, key=lambda phrase: not phrase.noun):
-        one = searches.get(phrase.text, NOTHING).first("class")
+        one = first(searches.get(phrase.text, NOTHING), of_class=True)
         words = named_in(phrase.text, _name(one)) if one else 0
         asked_for = phrase.noun or question.asks not in ("time", "place")  # "published" is no publisher there
         if one and asked_for and words and (not phrase.named or words == len(_words(phrase.text))):
@@ -132,8 +130,8 @@ def read(question: Question, searches: Mapping[str, Search]) -> Reading:
             break
     for phrase in everything:
         search = searches.get(phrase.text, NOTHING)
-        thing = search.first("thing")
-        text = " | ".join(search.matched) if search.rung == "shorter" else phrase.text
+        thing, class_ = first(search, of_class=False), first(search, of_class=True)
+        text = search.matched if search.rung == "shorter" else phrase.text
         quoted = re.search(rf'["“„«]{re.escape(phrase.text)}["“”»]', question.text)
         if phrase is asked or (quoted and search.rung == "shorter"):  # what is quoted is named in full
             continue
@@ -141,7 +139,7 @@ def read(question: Question, searches: Mapping[str, Search]) -> Reading:
             # What is called so has it as a value; what is linked to a thing of that name is something else.
             so = target is not None and not _CALLED.isdisjoint(_words(question.text))
             anchors[Anchor(_name(thing)) if so else Anchor(_name(thing), thing.id, exact=True)] = None
-        elif phrase.named and search.rung != "near" and not search.first("class") and (thing or search.rung == "none"):
+        elif phrase.named and search.rung != "near" and not class_ and (thing or search.rung == "none"):
             anchors[Anchor(phrase.text, thing.id if thing else "")] = None
     found = tuple(anchors)[:_ANCHORS]
     if target is None:
@@ -150,7 +148,7 @@ def read(question: Question, searches: Mapping[str, Search]) -> Reading:
     return Reading(question, target.id, _name(target), found, f"?answer a {target.id} . {told}")
 
 
-def _name(one: SearchHit) -> str:
+def _name(one: Entity) -> str:
     return one.alias or one.label
 
 
@@ -191,9 +189,9 @@ class EndpointAgenda(Agenda):
                 why += f"; there are: {', '.join(list(self._has)[:_LINKS])}"
             if final and seen.rows.get(final):
                 meant = told_words(self.question, reading.unused, self.language, final)
-                self.understood, shown = Understood(unused=meant), seen.cells[final]
-                counted = "COUNT(" in final and shown and shown[0][0].isdigit()
-                rows = int(shown[0][0]) if counted else seen.rows[final]
+                self.understood, shown = Understood(unused=meant), seen.table(final).rows
+                counted = "COUNT(" in final and shown and shown[0][0]
+                rows = int(counted.value) if counted else seen.rows[final]
                 of_class, unused = not reading.links and reading.number is None, reading.unused
                 noun = self.question.noun
                 needed = of_class or (noun is not None and set(noun.text.split()) <= set(unused))
@@ -211,8 +209,8 @@ class EndpointAgenda(Agenda):
     def _unknown(self, text: str) -> str:
         """That nothing has a name that was searched for, and what may be meant; empty where something has it."""
         search = self.seen.searches.get(text, NOTHING)
-        known = search.properties or search.first("class") or search.rung in ("exact", "fulltext")
-        near = search.first("thing")
+        known = search.properties or first(search, of_class=True) or search.rung in ("exact", "fulltext")
+        near = first(search, of_class=False)
         meant = f" (is “{_name(near)}” meant?)" if near else ""
         return "" if known else f"nothing here is named “{text}”{meant}"
 
@@ -231,7 +229,7 @@ class EndpointAgenda(Agenda):
         if not (reading.anchors or listed or question.kind != "values" or question.measure):
             return ""
         narrower = f"ASK {{ ?class rdfs:subClassOf {reading.target} FILTER(?class != {reading.target}) }}"
-        if reading.target and (yield from self._rows(narrower, "Has the class subclasses, whose members it has too?")):
+        if reading.target and (yield from self.holds(narrower, "Has the class subclasses, whose members it has too?")):
             reading.members = reading.members.replace(" a ", " a/rdfs:subClassOf* ", 1)
         pattern = reading.members
         for place, anchor in enumerate(reading.anchors):
@@ -244,7 +242,7 @@ class EndpointAgenda(Agenda):
         pattern = pattern.strip()
         final = f"SELECT DISTINCT ?answer WHERE {{ {pattern} }}"
         number_of = f"ASK {{ {pattern} FILTER(isNumeric(?answer)) }}"
-        if question.kind == "count" and (reading.target or not (yield from self._rows(number_of, "Is it a number?"))):
+        if question.kind == "count" and (reading.target or not (yield from self.holds(number_of, "Is it a number?"))):
             final = f"SELECT (COUNT(DISTINCT ?answer) AS ?count) WHERE {{ {pattern} }}"
         elif question.measure:
             reading.number = number = yield from self._number(pattern, question.measure[0])
@@ -252,7 +250,7 @@ class EndpointAgenda(Agenda):
                 return ""
             sorted_by = f"?answer {'/'.join(number.properties)} ?measure . }} ORDER BY {question.measure[1]}(?measure)"
             final = f"SELECT DISTINCT ?answer WHERE {{ {pattern} {sorted_by} LIMIT 1"
-        yield from self._rows(final, "This asks for it in the properties found.")
+        yield from self.queried(final, "This asks for it in the properties found.")
         return final
 
     def _whether(self, reading: Reading) -> Generator[Calls, None, str]:
@@ -266,7 +264,7 @@ class EndpointAgenda(Agenda):
                 reading.links = [(one, link) for one in both]
                 (one, other), edge = (anchor.id for anchor in both), link.properties[0]
                 final = f"ASK {{ {{ {one} {edge} {other} }} UNION {{ {other} {edge} {one} }} }}"
-                yield from self._rows(final, f"Are they linked by {link.names[0]}?")
+                yield from self.queried(final, f"Are they linked by {link.names[0]}?")
                 return final
         return ""
 
@@ -334,20 +332,17 @@ class EndpointAgenda(Agenda):
             f"SELECT ?way {edges} (COUNT(DISTINCT ?answer) AS ?n) WHERE {{ {pattern} }} "
             f"GROUP BY ?way {edges} ORDER BY {first}DESC(?n) LIMIT {_LIMIT}"
         )
-        rows = yield from self._rows(query, thought)
+        table = yield from self.queried(query, thought)
         found = []
-        for row in rows:
-            cells = [match for match in map(_CELL.fullmatch, row[1:-1]) if match]
-            if cells and row[0].isdigit() and row[-1].isdigit():
-                names = tuple(match["label"] or match["id"].rpartition(":")[2] for match in cells)
-                found.append(Link(int(row[0]), tuple(match["id"] for match in cells), names, int(row[-1])))
+        for way, *cells, members in table.rows:
+            properties = [(id_, cell) for cell in cells if (id_ := table.entity(cell))]
+            if properties and way and members:
+                ids, names = (
+                    tuple(id_ for id_, _ in properties),
+                    tuple(table.label(cell) or id_.rpartition(":")[2] for id_, cell in properties),
+                )
+                found.append(Link(int(way.value), ids, names, int(members.value)))
         return found
-
-    def _rows(self, query: str, thought: str) -> Generator[Calls, None, list[list[str]]]:
-        """The rows of a query, which is run unless it was; none where there is no room to run it."""
-        if query not in self.seen.rows and len(self.state["path"]) < ROOM:
-            yield [(QUERY, thought, {"query": query})]
-        return self.seen.cells.get(query, [])
 
 
 def _best(links: Sequence[Link], words: str, *, sure: bool) -> Link | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,15 +15,14 @@ from kbnav.answers.language import fold
 from kbnav.answers.lexicon import lexicon
 from kbnav.answers.parsing import Question, read_question
 from kbnav.answers.relevance import content_words
-from kbnav.runs.trajectory import FINISH, Call, Understood
+from kbnav.answers.tables import AnswerTable
+from kbnav.runs.trajectory import FINISH, QUERY, Call, Understood
 from kbnav.tools.context import Context
 from kbnav.tools.several import alone, within
 from kbnav.tools.toolbox import Toolbox
 
 Calls = list[tuple[str, str, dict[str, Any]]]
 """Calls that are made together: the tool, thought and arguments of each."""
-ROOM = 13
-"""Steps of the path after which no further query is begun: one to count and one to finish are left."""
 FITS = "The query has rows and fits the question as far as words can tell."
 QUANTITIES = {"mass": "mass weight", "cost": "price cost", "expensive": "price cost", "cheapest": "price cost"}
 """Words that names of numbers have, for words of a question that they do not share."""
@@ -37,6 +36,8 @@ class Agenda(ABC):
     """How the question was read."""
     note: str = ""
     """What to tell where nothing answers."""
+    room = 13
+    """Steps of the path after which no further query is begun: one to count and one to finish are left."""
 
     def __init__(self, toolbox: Toolbox, state: State, context: Context) -> None:
         self.toolbox, self.state, self.context, self.language = toolbox, state, context, context.language
@@ -47,7 +48,7 @@ class Agenda(ABC):
     @cached_property
     def seen(self) -> Seen:
         """What the steps showed."""
-        return Seen.of(self.steps)
+        return Seen(self.steps, self.toolbox, self.context)
 
     @abstractmethod
     def calls(self) -> Iterator[Calls]:
@@ -60,6 +61,16 @@ class Agenda(ABC):
             if new:
                 return Reply(new, understood=self.understood if new[0].tool == FINISH else None)
         return Reply(note=self.note, understood=self.understood)
+
+    def queried(self, query: str, thought: str) -> Generator[Calls, None, AnswerTable]:
+        """The result of a query, which is run unless it was; empty where there is no room to run it."""
+        if query not in self.seen.rows and len(self.state["path"]) < self.room:
+            yield [(QUERY, thought, {"query": query})]
+        return self.seen.table(query) if query in self.seen.rows else AnswerTable()
+
+    def holds(self, query: str, thought: str) -> Generator[Calls, None, bool]:
+        """Whether an ASK query is true."""
+        return bool((yield from self.queried(query, thought)).boolean)
 
     def checked(self, wanted: Calls) -> list[Call]:
         """The calls of the tools that are offered, with their arguments checked."""
