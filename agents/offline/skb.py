@@ -127,7 +127,10 @@ class SkbAgenda(Agenda):
         nothing = f"Nothing here fits the names and the words of the question.{self._linked(mentions)}"
         why = why_unread(self.state["question"], self.language)
         self.note = f"{nothing} {why}".strip()
-        if self.steps:  # a finish before any look-up is refused
+
+    def end(self) -> Iterator[Calls]:
+        """See ``Agenda``; a finish before any look-up is refused."""
+        if self.steps:
             yield [(FINISH, self.note, {"nodes": []})]
 
     def _earlier(self) -> tuple[Mention, ...]:

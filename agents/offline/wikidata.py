@@ -17,9 +17,9 @@ from rapidfuzz import fuzz
 
 from kbnav.agents.common.state import State
 from kbnav.agents.offline.observations import Seen, SeenEdge, parts, value_kind
-from kbnav.agents.offline.policy import FITS, Agenda, Calls, leaves_too_much, telling, told_words, unused_words
+from kbnav.agents.offline.policy import FITS, Agenda, Calls, best_of
 from kbnav.answers.language import fold, singular
-from kbnav.answers.lexicon import lexicon, reads, why_unread
+from kbnav.answers.lexicon import lexicon, reads
 from kbnav.answers.parsing import Phrase, Question, read_question
 from kbnav.answers.relevance import content_words, fit, relevance
 from kbnav.knowledge.base import Entity, Qualifier, SearchResult
@@ -45,8 +45,6 @@ _ENOUGH = 0.35
 """Score of a relation that is tried."""
 _LIKELY, _SURE = 0.2, 1.0
 """Scores of a name: below the first it is no link, from the second on it is hardly anything else."""
-_MISSPELLED = 85
-"""Of 100, how alike a word and what may be meant are."""
 _RUNGS = {"exact": 1.0, "near": 0.85, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}
 _HAS = ("did ", "do ", "does ", "had ", "has ", "have ", "hat ", "hatte ", "haben ", "hatten ")  # not what it is
 _WHAT = r"(?i)\W*(?:(?:what|who) (?:is|was)|(?:was|wer) (?:ist|war)|qui est|qu[eé] es|quién es)(?: an?| the)? "
@@ -444,22 +442,15 @@ class Reading:
         years = "".join(f" FILTER(YEAR(?value) {sign} {year})" for sign, year in self.question.years)
         for measure in [hit.id for hit, score in hits if hit.datatype in kinds and score >= 0.5][:2]:
             pattern = f"{linked}{self._of_kind} ; wdt:{measure} ?value .{years}"
-            query = f"SELECT ?answer WHERE {{ {pattern} }} ORDER BY {order}(?value) LIMIT 1"
+            query = best_of("?answer", pattern, "?value", order)
             thought = f"Sorting members of the class {self.kind} by {measure} and taking the first."
             whole = _whole(f"{linked}{self._of_kind} .", f"?answer wdt:{measure} ?value .")
             yield Hypothesis(query, thought, "", whole)
 
-    def unused(self, query: str, language: str) -> tuple[str, ...]:
-        """Words of the question that nothing in a query stands for.
-
-        In a ``language`` that is not read a word stands for a label only as it is spelled in it, and for a name in any
-        ending: "открыл" (discovered) is no "место открытия" (place of discovery).
-        """
-        ids, named = set(entity_ids(query)), set(re.findall(r"\b\d{4}\b", query))
-        labels = set(re.findall(r'"([^"]*)"', query))
-        if "ORDER BY" in query and self.question.measure:
-            labels.add(self.question.measure[0])
-            named |= set(map(fold, lexicon(language).measures))
+    def stated_by(self, query: str) -> tuple[set[str], set[str]]:
+        """The labels of a query's ids, and the words of the question that name them."""
+        ids, labels = set(entity_ids(query)), set(re.findall(r'"([^"]*)"', query))
+        named = set(re.findall(r"\b\d{4}\b", query))
         for segment in self.segments:
             used = [hit for hit in (*segment.items, *segment.properties) if hit.id in ids]
             labels |= {label for hit in used for label in (hit.label, hit.alias)}
@@ -469,22 +460,11 @@ class Reading:
             for fact in (edge, *edge.qualifiers):
                 labels |= {fact.property.label} if fact.property.id in ids else set()
                 labels |= {fact.value.text} if fact.value.id in ids else set()
-        stated = (edge for one in ids for edge in self.seen.edges.get(one, ()))
+        stated = (edge for one in ids for edge in self.seen.edges.get(one, ()) if edge.direction == "out")
         kinds = [fold(edge.value.text) for edge in stated if edge.property.id == self.words.of(INSTANCE_OF)]
         beside = pairwise(content_words(fold(self.question.text)))  # "the element radium", which is one
         named |= {kind for kind, name in beside if name in named and any(relevance(kind, kinds))}
-        vocabulary, verbs = list(map(fold, filter(None, labels))), lexicon(language).verbs
-
-        def known(word: str) -> bool:
-            folded = fold(f"{word} {verbs.get(word.casefold(), '')}").strip()
-            if folded in named or reads(language):
-                return folded in named or any(relevance(folded, vocabulary))
-            spelled = {*named, *chain.from_iterable(map(content_words, vocabulary))}
-            return any(folded.startswith(one) and len(folded) - len(one) < 3 for one in spelled if len(one) > 2)
-
-        years = [str(year) for _, year in self.question.years]
-        more = (word for word in (*self.question.strict, *years) if not known(word))
-        return tuple(dict.fromkeys([*unused_words(self.question, known), *more]))
+        return labels, named
 
 
 def _whole(wide: str, narrow: str) -> str:
@@ -534,7 +514,7 @@ class WikidataAgenda(Agenda):
 
     def __init__(self, toolbox: Toolbox, words: Vocabulary, state: State, context: Context) -> None:
         super().__init__(toolbox, state, context)
-        self.words, self.told = words, lexicon(context.answer_language).told
+        self.words = words
         last = next((turn for turn in reversed(state["history"]) if turn.outcome.query), None)
         self.asked = set[str]()
         left_out = not self.question.phrases and not _US.search(self.question.text)
@@ -551,25 +531,11 @@ class WikidataAgenda(Agenda):
         said = {word for query, search in found.items() for part in parts(query, search) for word in part.split()}
         rest = [word for one in lost if not said.isdisjoint(one.split()) for word in one.split() if word not in said]
         lost = [one for one in lost if said.isdisjoint(one.split())]
-        text = whole = self.state["question"].strip()
-        for query, search in found.items():
-            if fuzz.ratio(query, search.suggestion) >= _MISSPELLED:
-                text = text.replace(query, search.suggestion)
-        instead = (text,) if text != whole and " " in whole else ()  # one word alone is a greeting as often as a name
-        unused = left_out or (() if lost else (*self.question.strict, *rest))
-        self.understood = Understood(unused=unused or tuple(lost), instead=instead)
+        self.decline(left_out or (() if lost else (*self.question.strict, *rest)), lost)
         if self.state["history"] and self.question.pronoun == "many":
             self.note = _SEVERAL
         elif none := self._valueless():
             self.note = f"{none}."
-        elif reads(self.language):
-            named = ", ".join(self.told["word"].format(word=word) for word in unused or lost)
-            none = "nothing" if self.question.phrases else "empty"
-            self.note = self.told["unused" if unused else "unnamed" if lost else none].format(words=named)
-        else:
-            self.note = why_unread(self.state["question"], self.language)
-        if self.seen.rows:
-            yield [(FINISH, self.note, {"no_answer": True})]
 
     def _tried(self) -> Generator[Calls, None, tuple[str, ...]]:
         """Search, look, and query; at the end the words that the first query left out, where they were too many."""
@@ -605,7 +571,7 @@ class WikidataAgenda(Agenda):
                 rows = seen.rows.get(probe, 0)
                 if not rows or (rows == 1 and about.intersection(seen.items(probe))):  # it is its own answer
                     continue
-                unused = reading.unused(probe, self.language)
+                unused = self.unused(*reading.stated_by(probe), probe)
                 if self._leaves_too_much(probe, unused):
                     refused = refused or unused
                     continue
@@ -615,7 +581,7 @@ class WikidataAgenda(Agenda):
                 yield [(QUERY, "That has rows; the question is how many they are.", {"query": final})]
                 number = next((step.result for step in self.steps if step.query == final and step.rows), 0)
                 if number:
-                    told = told_words(question, unused, self.language, probe)
+                    told = self.told_words(unused, probe)
                     self.understood = Understood(unused=told, doubts=self._narrowed(one))
                     yield [(FINISH, FITS, {"result": number, "answer": self._sentence(probe)})]
         return refused
@@ -676,10 +642,10 @@ class WikidataAgenda(Agenda):
         if of_class and not {*map(fold, unused)}.isdisjoint(map(fold, lexicon(self.language).adjectives)):
             return True  # all elements are no answer to which is heavy
         beside = [word for one in self.question.phrases if not one.named for word in content_words(fold(one.text))]
-        unsaid = len(things) < 2 and bool(beside) and telling(beside, self.language) <= set(map(fold, unused))
+        unsaid = len(things) < 2 and bool(beside) and set(map(fold, unused)).issuperset(self.telling(beside))
         false, link = self.seen.table(query).boolean is False, "?link" in query
         rows, needed = self.seen.rows.get(query, 0), of_class or unsaid or false or link or not reads(self.language)
-        return leaves_too_much(self.question, unused, self.language, rows=rows, all_needed=needed)
+        return self.leaves_too_much(unused, rows=rows, all_needed=needed)
 
 
 def _lookups(focus: Segment, reading: Reading) -> Calls:
