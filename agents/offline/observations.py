@@ -52,6 +52,11 @@ class SeenEdge:
     qualifiers: tuple[Qualifier, ...] = ()
 
 
+def facts(edge: SeenEdge) -> tuple[SeenEdge | Qualifier, ...]:
+    """A statement and its qualifiers."""
+    return (edge, *edge.qualifiers)
+
+
 class Seen:
     """Everything found so far. What is no longer in the context, as a run was resumed, is looked up again."""
 
@@ -65,7 +70,7 @@ class Seen:
         """What was found, by what was searched for."""
         steps = {str(step.call.arguments["query"]): step for step in self._of("search_entities")}
         return {
-            query: _read(query, self._data(step), self._context.shown) if step.ok else NOTHING
+            query: _read(query, self._data(step) or NOTHING, self._context.shown) if step.ok else NOTHING
             for query, step in steps.items()
         }
 
@@ -116,10 +121,10 @@ class Seen:
         return found[step.number]
 
 
-def _read(query: str, found: SearchResult | None, shown: Shown) -> SearchResult:
+def _read(query: str, found: SearchResult, shown: Shown) -> SearchResult:
     """A search, as far as it is shown, with the rung that it is for rules."""
-    if found is None or not (found.entities or found.properties):
-        return replace(found or NOTHING, rung="none")
+    if not (found.entities or found.properties):
+        return replace(found, rung="none")
     wanted, low = " ".join(query.split()).casefold(), query.casefold()
 
     def begins(one: Entity) -> bool:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from rapidfuzz import fuzz
 
 from kbnav.agents.common.state import State
-from kbnav.agents.offline.observations import Seen, SeenEdge, parts, value_kind
+from kbnav.agents.offline.observations import Seen, SeenEdge, facts, parts, value_kind
 from kbnav.agents.offline.policy import FITS, Agenda, Calls, best_of
 from kbnav.answers.language import fold, singular
 from kbnav.answers.lexicon import lexicon, reads
@@ -457,7 +457,7 @@ class Reading:
             if used and segment.rung != "fulltext":
                 named |= set(fold(segment.text).split())
         for edge in chain.from_iterable(self.seen.edges.values()):
-            for fact in (edge, *edge.qualifiers):
+            for fact in facts(edge):
                 labels |= {fact.property.label} if fact.property.id in ids else set()
                 labels |= {fact.value.text} if fact.value.id in ids else set()
         stated = (edge for one in ids for edge in self.seen.edges.get(one, ()) if edge.direction == "out")
@@ -615,20 +615,20 @@ class WikidataAgenda(Agenda):
         """The answer in words where the values alone would not say what they are; else empty."""
         ids, life = entity_ids(query.split("?member")[0]), self.words.each((BIRTH, DEATH))
         stated = [edge for one in ids for edge in self.seen.edges.get(one, ()) if edge.direction == "out"]
-        facts = list[SeenEdge | Qualifier]()
+        told = list[SeenEdge | Qualifier]()
         true = self.seen.table(query).boolean is not False
         if query.startswith("ASK"):
             asked = [edge for edge in stated if edge.property.id in ids and (not true or edge.value.id in ids)]
-            facts = [fact for edge in asked[:1] for fact in (edge, *edge.qualifiers)]
+            told = [fact for edge in asked[:1] for fact in facts(edge)]
         elif life and f"wdt:{life[0]} ?answer" in query and self.question.asks != "time":
-            facts = [edge for edge in stated if edge.property.id in life and edge.value.text]
+            told = [edge for edge in stated if edge.property.id in life and edge.value.text]
         names = dict[str, str]()
         if (language := self.context.answer_language) != self.language:
-            told = [one for fact in facts for one in (fact.property.id, fact.value.id) if one]
-            names.update(self.context.kb.labels(told, language=language))
+            ids = [one for fact in told for one in (fact.property.id, fact.value.id) if one]
+            names.update(self.context.kb.labels(ids, language=language))
         text = "; ".join(
             f"{names.get(one.property.id, one.property.label)}: {names.get(one.value.id, one.value.text)}"
-            for one in facts
+            for one in told
         )
         if not query.startswith("ASK"):
             return text
