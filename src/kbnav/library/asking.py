@@ -307,7 +307,11 @@ class Answer(BaseModel):
 
     @model_serializer
     def _to_document(self) -> AnswerDocument:
-        given = {"question": self.run.question, "doubts": [one.to_document() for one in self.doubts], "evidence": None}
+        given: dict[str, Any] = {
+            "question": self.run.question,
+            "doubts": [one.to_document() for one in self.doubts],
+            "evidence": None,
+        }
         with suppress(UsageError):  # its knowledge base is closed, or it was pickled without
             given["evidence"] = self.evidence
         names = AnswerDocument.__annotations__
