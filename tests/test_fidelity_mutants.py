@@ -1,4 +1,4 @@
-"""Each row of benchmarks/results/fidelity.md that data/fidelity_mutants.tsv lists has a test that fails when it is changed.
+"""Each row of benchmarks/results/fidelity.md in data/fidelity_mutants.tsv has a test that fails when it is changed.
 
 Rows whose tests need torch are tried by ``make train-test``, in its environment, and the others by ``make slow-test``.
 """
