@@ -88,11 +88,6 @@ class Seen:
                 edges += [SeenEdge(one.direction, one.relation, one.neighbor) for one in data.edges]
         return found
 
-    def stated(self, item: str, property_id: str) -> list[Value]:
-        """The values of a property of an item that was looked at or not."""
-        entry = self._context.kb.get_entry(item, language=self._context.language)
-        return [one.value for one in entry.statements if one.property.id == property_id]
-
     def labels(self, items: Sequence[str]) -> Mapping[str, str]:
         """Labels by id."""
         return self._context.kb.labels(items, language=self._context.language)

@@ -22,7 +22,7 @@ from kbnav.answers.language import fold, singular
 from kbnav.answers.lexicon import lexicon, reads
 from kbnav.answers.parsing import Phrase, Question, read_question
 from kbnav.answers.relevance import content_words, fit, relevance
-from kbnav.knowledge.base import Entity, Qualifier, SearchResult
+from kbnav.knowledge.base import Entity, Qualifier, SearchResult, is_mirror
 from kbnav.knowledge.sparql.vocabulary import (
     BIRTH,
     DEATH,
@@ -48,6 +48,13 @@ _LIKELY, _SURE = 0.2, 1.0
 _RUNGS = {"exact": 1.0, "near": 0.85, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}
 _HAS = ("did ", "do ", "does ", "had ", "has ", "have ", "hat ", "hatte ", "haben ", "hatten ")  # not what it is
 _WHAT = r"(?i)\W*(?:(?:what|who) (?:is|was)|(?:was|wer) (?:ist|war)|qui est|qu[eé] es|quién es)(?: an?| the)? "
+_NOW = re.compile(r"(?i)\W*(?:is|are|ist|sind|est|es) ")
+_END = "P582"
+"""End time."""
+_PEOPLE = 5
+"""Answers among which "she" or "he" is looked for."""
+_PLACED = ("P17", "P131")
+"""Country, and the administrative unit that a place is in."""
 _US = re.compile(r"(?i)\b(?:i|you|we|ich|du|wir|je|tu|vous|yo|tú)\b")
 _SEVERAL = "Of several answers it is not clear which one is meant: name it."
 _KINDS = {"time": "time", "number": "number", "person": "item", "place": "item"}
@@ -262,8 +269,8 @@ class Reading:
             if len(about) == 1:
                 again = re.sub(rf"\bwd:{about[0]}\b", f"wd:{focus[0].best}", self.last.outcome.query)
                 yield Hypothesis(again, f"The last question again, about {focus[0].text}.")
-        if question.measure and self.kind:
-            yield from self._superlatives(focus, *question.measure)
+        if self.kind and (question.measure or any(sign != "=" for sign, _ in question.years)):
+            yield from self._compared(focus)
         ranked = sorted((one for name in focus for one in self._relations(name)), key=lambda one: -one.score)
         if question.kind == "yes-no":
             if focus:
@@ -413,12 +420,17 @@ class Reading:
         sure = [relation for relation in own if relation.score >= _SURE and "item" in relation.kinds]
         for relation in (*linking, *(one for one in sure if one.edges and (has or not member)))[:1]:
             thought = f"Checking {relation.label} between {focus.text} and {other.text}."
-            best = relation.triple(value)
+            end = self.words.of(_END)
+            best, within = relation.triple(value), "|".join(f"wdt:{one}" for one in self.words.each(_PLACED))
             if linking:  # a preferred statement may hide it
                 stated = re.sub(r"wdt:(P\d+) (\S+) \.", r"p:\1 ?statement . ?statement ps:\1 \2 ;", best)
                 best = f"{{ {best} }} UNION {{ {stated} wikibase:rank wikibase:NormalRank }}"
+                if end and _NOW.match(self.question.text) and self._has_ended(relation, {focus.best, other.best}):
+                    best = f"{stated.removesuffix(';')}. FILTER NOT EXISTS {{ ?statement pq:{end} ?end }}"
             elif member:
                 best = f"{{ {best} }} UNION {{ {relation.triple('?member')} {member} }}"
+            elif within:
+                best = f"{{ {best} }} UNION {{ {relation.triple('?place')} ?place ({within})+ {value} }}"
             yield Hypothesis(f"ASK {{ {best} }}", thought)
             return
         path = self._path(INSTANCE_OF, SUBCLASS_OF)
@@ -427,13 +439,20 @@ class Reading:
         either = " UNION ".join(f"{{ {way} }}" for way in ways)
         yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} is, or is linked to, {other.text}.")
 
+    def _has_ended(self, relation: Relation, pair: set[str]) -> bool:
+        """Whether what links two things has an end time."""
+        edges = [edge for one in pair for edge in self.seen.edges.get(one, ()) if edge.value.id in pair]
+        said = (fact for edge in edges if edge.property.id == relation.property_id for fact in edge.qualifiers)
+        return any(fact.property.id == self.words.of(_END) for fact in said)
+
     def _one_of(self, name: Segment) -> str:
         """What makes ``?member`` a member of what is named with "a"; else empty."""
         path, one = self._path(INSTANCE_OF), rf"(?i)\b(?:an?|any|eine?[mnrs]?|une?) {re.escape(name.text)}"
         return f"?member {path} wd:{name.best} ." if path and re.search(one, self.question.text) else ""
 
-    def _superlatives(self, focus: Sequence[Segment], dimension: str, order: str) -> Iterator[Hypothesis]:
-        """The member of a class with the most or the least of a quantity: one that is named, else the adjective's."""
+    def _compared(self, focus: Sequence[Segment]) -> Iterator[Hypothesis]:
+        """Members of a class by a date or a quantity, the question's or its adjective's: the first, or within years."""
+        dimension, order = self.question.measure or ("date", "")
         kinds = ("time",) if dimension == "date" else ("quantity", "time")
         own = [segment for segment in self.segments if fold(segment.text) == fold(dimension)]
         others = [segment for segment in self.segments if segment not in own and not segment.noun]
@@ -442,10 +461,10 @@ class Reading:
         years = "".join(f" FILTER(YEAR(?value) {sign} {year})" for sign, year in self.question.years)
         for measure in [hit.id for hit, score in hits if hit.datatype in kinds and score >= 0.5][:2]:
             pattern = f"{linked}{self._of_kind} ; wdt:{measure} ?value .{years}"
-            query = best_of("?answer", pattern, "?value", order)
-            thought = f"Sorting members of the class {self.kind} by {measure} and taking the first."
             whole = _whole(f"{linked}{self._of_kind} .", f"?answer wdt:{measure} ?value .")
-            yield Hypothesis(query, thought, "", whole)
+            thought = f"Comparing members of the class {self.kind} by {measure}."
+            best = Hypothesis(best_of("?answer", pattern, "?value", order), thought)
+            yield (best if order else self._values(pattern, thought))._replace(whole=whole)
 
     def stated_by(self, query: str) -> tuple[set[str], set[str]]:
         """The labels of a query's ids, and the words of the question that name them."""
@@ -485,16 +504,18 @@ def _asked_about(turn: Turn) -> list[str]:
 def _referents(last: Turn, pronoun: str, words: Vocabulary, seen: Seen) -> tuple[Entity, ...]:
     """What a pronoun may stand for: what the last turn was about, or its answer.
 
-    "She" and "he" are the one of them of that gender, or the answer where the question was not about a person.
+    "She" and "he" are the first of them of that gender; else the answer, where its gender is not stated.
     """
     about, answers = _asked_about(last)[:2], seen.items(last.outcome.query)
     if pronoun == "many":  # one of several is not what "they" means
         about, answers = [], answers if len(answers) == 1 else []
-    order = [*about, *[item for item in answers if item not in about][:1]]
-    if wanted := words.of({"m": MALE, "f": FEMALE}.get(pronoun, "")):
-        edges = {item: seen.stated(item, words.of(SEX)) for item in order}
-        genders = {item: values[0].id for item, values in edges.items() if values}
-        order.sort(key=lambda item: (genders.get(item) != wanted, item in genders or item in about))
+    order = list(dict.fromkeys([*about, *answers[: 1 if pronoun == "any" else _PEOPLE]]))
+    if order and (wanted := words.of({"m": MALE, "f": FEMALE}.get(pronoun, ""))):
+        listed = " ".join(f"wd:{item}" for item in order)
+        table = seen.table(f"SELECT ?one ?of WHERE {{ VALUES ?one {{ {listed} }} ?one wdt:{words.of(SEX)} ?of . }}")
+        genders = {table.entity(one): table.entity(gender) for one, gender in table.rows}
+        fitting = [item for item in order if genders.get(item) == wanted]
+        order = fitting or [item for item in answers[:1] if item not in genders]
     names = seen.labels(order)
     return tuple(Entity(item, names.get(item, item)) for item in order)
 
@@ -594,14 +615,16 @@ class WikidataAgenda(Agenda):
                 yield Hypothesis(f"SELECT (STR(?text) AS ?answer) WHERE {{ {told} }}", "Reading what it is.")
 
     def _narrowed(self, one: Hypothesis) -> tuple[Doubt, ...]:
-        """That a condition leaves out most of what it could, or a value is not known of all that are compared."""
+        """That a condition leaves out most of what it could, a value is not known of all, or not all are here."""
         counts = (
             [int(cell.value) for row in self.seen.table(one.whole).rows for cell in row if cell] if one.whole else []
         )
         every, kept = counts if len(counts) == 2 else (0, 0)
-        compared = "ORDER BY" in one.probe
+        compared = "?value" in one.probe
         doubt = Doubt("compared" if compared else "class", f"{kept:,} / {every:,}")
-        return (doubt,) if (kept if compared else 2 * kept) < every else ()
+        found = [doubt] if (kept if compared else 2 * kept) < every else []
+        whole = "COUNT(" in one.final or "ORDER BY" in one.probe
+        return (*found, *([Doubt("copy")] if whole and is_mirror(self.context.kb.state()) else []))
 
     def _valueless(self) -> str:
         """What was asked for and is stated to have no value, as "spouse: no value"; else empty."""
@@ -613,12 +636,13 @@ class WikidataAgenda(Agenda):
 
     def _sentence(self, query: str) -> str:
         """The answer in words where the values alone would not say what they are; else empty."""
-        ids, life = entity_ids(query.split("?member")[0]), self.words.each((BIRTH, DEATH))
+        ids, life = entity_ids(re.split(r"\?(?:member|place)\b", query)[0]), self.words.each((BIRTH, DEATH))
         stated = [edge for one in ids for edge in self.seen.edges.get(one, ()) if edge.direction == "out"]
         told = list[SeenEdge | Qualifier]()
         true = self.seen.table(query).boolean is not False
         if query.startswith("ASK"):
-            asked = [edge for edge in stated if edge.property.id in ids and (not true or edge.value.id in ids)]
+            asked = [edge for edge in stated if edge.property.id in ids]
+            asked.sort(key=lambda edge: edge.value.id not in ids)
             told = [fact for edge in asked[:1] for fact in facts(edge)]
         elif life and f"wdt:{life[0]} ?answer" in query and self.question.asks != "time":
             told = [edge for edge in stated if edge.property.id in life and edge.value.text]
@@ -632,7 +656,8 @@ class WikidataAgenda(Agenda):
         )
         if not query.startswith("ASK"):
             return text
-        why = text if true else self._valueless() or "; ".join(filter(None, (self.told.get("no"), text)))
+        over = bool(told) and told[0].value.id in ids
+        why = text if true or over else self._valueless() or "; ".join(filter(None, (self.told.get("no"), text)))
         return f"{'✓' if true else '✗'} ({why})" if why else "✓" if true else "✗"
 
     def _leaves_too_much(self, query: str, unused: Sequence[str]) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from kbnav.answers.language import singular
 from kbnav.answers.lexicon import Asks, Lexicon, Order, lexicon
 
 QuestionKind = Literal["values", "count", "yes-no"]
@@ -171,7 +172,10 @@ def _spaced(text: str, words: Lexicon, *, capitals: bool) -> list[Phrase]:
     tokens = _tokens(text)
     phrases: list[Phrase] = []
     run: list[_Token] = []
-    noun = False
+    # "Elements discovered before 1800": without a question word the class comes first.
+    noun = any(token.low in _BOUNDS for token in tokens) and singular(tokens[0].low) != tokens[0].low
+    if noun and tokens[0].low not in words.function and not tokens[1].capital:
+        phrases, tokens, noun = [Phrase(tokens[0].text, noun=True)], tokens[1:], False
 
     def close() -> None:
         nonlocal run, noun
