@@ -641,7 +641,8 @@ class WikidataAgenda(Agenda):
         told = list[SeenEdge | Qualifier]()
         true = self.seen.table(query).boolean is not False
         if query.startswith("ASK"):
-            asked = [edge for edge in stated if edge.property.id in ids]
+            other = not true or "?place" in query
+            asked = [edge for edge in stated if edge.property.id in ids and (other or edge.value.id in ids)]
             asked.sort(key=lambda edge: edge.value.id not in ids)
             told = [fact for edge in asked[:1] for fact in facts(edge)]
         elif life and f"wdt:{life[0]} ?answer" in query and self.question.asks != "time":
