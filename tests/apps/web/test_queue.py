@@ -1,0 +1,44 @@
+"""The queue without a server: whoever follows a run of another worker."""
+
+import asyncio
+import time
+
+from langgraph.checkpoint.memory import InMemorySaver
+
+from kbnav.apps.secrets import secrets_of
+from kbnav.apps.web.queue import RunQueue
+from kbnav.apps.web.service import Service
+from kbnav.apps.web.store import Store, StoredRun, open_sqlite
+from tests.apps.web.parts import web_settings
+
+READERS, OTHER = 20, "another machine:1:w"
+
+
+def test_many_who_follow_a_run_of_another_worker_leave_the_database_alone_until_it_has_news(tmp_path):
+    settings, asked = web_settings(tmp_path), list[str]()
+    with open_sqlite(tmp_path / "web.sqlite") as database:
+        store, watched = Store(database), Store(database)
+        store.set_up()
+        watched.events = lambda *of: asked.append(of[0]) or store.events(*of)  # type: ignore[func-returns-value,method-assign]
+        run = StoredRun(
+            "run", "", "alice", "mini", "s", "m", "Who?", "running", OTHER, time.time(), False, None, 0, None
+        )
+        store.add_run(run, at_once=1, a_day=1)
+        queue = RunQueue(Service(settings, ()), watched, InMemorySaver(), secrets_of(settings))
+
+        async def follow() -> list[str]:
+            return [event.data["kind"] async for event in queue.follow("run") if event]
+
+        async def main() -> list[list[str]]:
+            async with queue.running():
+                readers = [asyncio.create_task(follow()) for _ in range(READERS)]
+                await asyncio.sleep(1.5)
+                asked.clear()
+                await asyncio.sleep(1.5)
+                assert not asked
+                store.add_event("run", OTHER, {"kind": "started"})
+                await asyncio.sleep(1)
+                store.end("run", OTHER, "done", {})
+                return await asyncio.wait_for(asyncio.gather(*readers), 10)
+
+        assert asyncio.run(main()) == [["started", "end"]] * READERS
