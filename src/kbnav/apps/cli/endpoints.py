@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 from kbnav.apps.cli.options import Json, argument, load, option
 from kbnav.apps.cli.terminal import emit, print_json, stderr
-from kbnav.settings.model import SparqlSource
 
 
 def build_mirror(
@@ -130,7 +129,7 @@ def index(
     from kbnav.knowledge.open import open_endpoint
 
     console, settings = stderr(), load()
-    source = settings.sparql.get(endpoint) or SparqlSource(url=endpoint)
+    name, source = settings.source_of(endpoint)
 
     def report(names: int, last: str) -> None:
         console.print(f"{names:,} names, up to {last}", style="dim", highlight=False, markup=False)
@@ -140,6 +139,6 @@ def index(
         names = kb.index_names(out, report)
     lines = f"{out}: {names:,} names"
     if not source.index or Path(source.index).resolve() != out.resolve():
-        table = f'[sparql.{endpoint if endpoint in settings.sparql else "NAME"}]\nurl = "{source.url}"\nindex = "{out}"'
-        lines += f"\nSet it in kbnav.toml, so that searches use it:\n\n{table}"
+        table = source.model_copy(update={"index": str(out)}).as_toml(name)
+        lines += f"\nPut this into kbnav.toml, and give --kb {name}:\n\n{table}"
     emit(as_json, {"out": str(out), "url": source.url, "names": names}, lines)

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from kbnav.answers.language import language_code
 from kbnav.answers.tables import AnswerTable, Ranking, Term
-from kbnav.errors import BadArguments, CredentialsError, QuerySyntaxError, UnknownId, UsageError
+from kbnav.errors import BadArguments, CredentialsError, QuerySyntaxError, ServiceError, UnknownId, UsageError
 from kbnav.knowledge import ranking
 from kbnav.knowledge.base import (
     Capability,
@@ -52,7 +52,15 @@ from kbnav.knowledge.endpoint.data import (
     whole,
 )
 from kbnav.knowledge.http import HttpClient
-from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, CHECK_CREDENTIALS, Request, read_query
+from kbnav.knowledge.replies import (
+    ACCEPT_ROWS,
+    ACCEPT_TRIPLES,
+    CHECK_ADDRESS,
+    CHECK_CREDENTIALS,
+    Request,
+    host_of,
+    read_query,
+)
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
 from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, add_prefixes, names_in
@@ -107,13 +115,26 @@ def authorization(source: SparqlSource) -> str:
     return f"Basic {base64.b64encode(value.encode()).decode()}" if ":" in value else f"Bearer {value}"
 
 
-def _naming_variables(source: SparqlSource, call: Callable[[], T]) -> T:
+def _address_hint(url: str) -> str:
+    """Where the query service of an engine may be, by the usual paths; none is tried."""
+    host = url.partition("://")[0] + "://" + host_of(url)
+    usual = [one for one in (f"{host}/sparql", f"{host}/query") if one != url]
+    return (
+        f"the address of its query service may be {' or '.join(usual)}, of Fuseki {host}/DATASET/sparql, "
+        f"of GraphDB {host}/repositories/NAME"
+    )
+
+
+def _with_hints(source: SparqlSource, call: Callable[[], T]) -> T:
+    """What a call gives. Raises what it raises; an error of credentials or of the address says what to set."""
     try:
         return call()
     except CredentialsError as error:
         named = source.credentials_variable
         hint = f"check what the environment has as {named}" if named else _NO_VARIABLE
         raise CredentialsError(str(error).replace(CHECK_CREDENTIALS, hint)) from error
+    except ServiceError as error:
+        raise type(error)(str(error).replace(CHECK_ADDRESS, _address_hint(source.url))) from error
 
 
 class EndpointKB:
@@ -141,7 +162,7 @@ class EndpointKB:
         self.name = name or source.url
         self._source, self._services = source, services
         self._http = http
-        self._data = Data(self.select, source, partial(_naming_variables, source, dialect))
+        self._data = Data(self.select, source, partial(_with_hints, source, dialect))
 
     def state(self) -> Mapping[str, Any]:
         """Kind, address, default graph and the prefixes in use. No secrets."""
@@ -197,6 +218,13 @@ class EndpointKB:
         from kbnav.knowledge.endpoint.names import collect
 
         return collect(self.select, out, self._source.url, self._source.graph, self._data.labels.predicates, tell=tell)
+
+    def named_since(self) -> int:
+        """How many names the endpoint has beyond those of its index; below 0 where some went. Raises QueryTimeout."""
+        from kbnav.knowledge.endpoint.names import names_query
+
+        [[count]] = self.select(names_query(self._data.labels.predicates)).rows
+        return whole(count) - len(self._names) if count and self._names else 0
 
     def _like(self, of: Callable[[str], Sequence[Word]], phrase: str, code: str, limit: int) -> list[Entity]:
         words = of(code)
@@ -293,7 +321,7 @@ class EndpointKB:
             parameters["default-graph-uri"] = self._source.graph
         reader = partial(read_query, query=query)
         request = Request("sparql", self._source.url, parameters, accept)
-        return _naming_variables(self._source, lambda: self._http.fetch(request, reader))
+        return _with_hints(self._source, lambda: self._http.fetch(request, reader))
 
     def search_neighbors(
         self,
@@ -358,6 +386,11 @@ class EndpointKB:
     def label_predicates(self) -> Sequence[str]:
         """See ``Shaped``."""
         return [self._data.prefixes.short(iri) for iri in self._data.labels.predicates]
+
+    def nameless(self) -> Sequence[tuple[Share, Sequence[str]]]:
+        """See ``Shaped``; from up to 100 members of each of the largest classes."""
+        texts, iri = self._data.labels.nameless, self._data.prefixes.iri
+        return [(share, texts[iri(share.entity.id)]) for share in self.classes() if iri(share.entity.id) in texts]
 
     def classes(self, *, language: str = "en") -> Sequence[Share]:
         """See ``Shaped``. Classes of vocabularies (owl:Class and the like) are left out."""

@@ -97,6 +97,12 @@ def collect(
     return names
 
 
+def names_query(predicates: Sequence[str]) -> str:
+    """SPARQL that counts what an index of all names would hold."""
+    names = f"VALUES ?p {{ {iris_list([*predicates, *ALIASES])} }} ?s ?p ?l . FILTER(isIRI(?s))"
+    return f"SELECT (COUNT(*) AS ?names) WHERE {{ SELECT DISTINCT ?s (STR(?l) AS ?text) WHERE {{ {names} }} }}"
+
+
 def _begun(part: Path, asked: str) -> sqlite3.Connection:
     with suppress(sqlite3.Error), closing(sqlite3.connect(part)) as file:
         if file.execute("SELECT input FROM paging").fetchall() == [(asked,)]:
@@ -179,6 +185,10 @@ class Names:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+    def __len__(self) -> int:
+        with self._lock:
+            return int(self._file.execute("SELECT COUNT(*) FROM name").fetchone()[0])
 
     def search(self, phrase: str) -> list[Match]:
         """Things by their names, each once by its best name, the best first."""
