@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from kbnav.answers.tables import AnswerTable
-from kbnav.errors import KbnavError, Stopped, StopRun, TellModel
+from kbnav.errors import KbnavError, ServiceError, Stopped, StopRun, TellModel
 from kbnav.knowledge.base import KnowledgeBase, Meter, Shaped, metered
 from kbnav.knowledge.sparql.vocabulary import CONCEPTS, INSTANCE_OF, SUBCLASS_OF, vocabulary_of
 from kbnav.models.cancellation import Cancellation
@@ -93,6 +93,8 @@ def check_kb(kb: KnowledgeBase, settings: Settings, *, seconds: float = TIME) ->
                 verdict, says, remedy = "fails", str(error), ""
             except KbnavError as error:
                 verdict, says, remedy = "fails", str(error).splitlines()[0], trial.remedy(what)
+                if kb_kind(kb) == "sparql" and isinstance(error, ServiceError):  # it has but this one interface
+                    tries.clear()
             took = round(time.monotonic() - began, 3)
             slowest = max(slowest, took)
             yield Finding(what, verdict, " ".join(says.split())[:300], remedy, took, sum(meter.sent.values()))

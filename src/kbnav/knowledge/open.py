@@ -124,7 +124,9 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> AbstractContextMan
             f"{name} is a folder, but neither an SKB nor a mirror: the {META} that either has is not in it; "
             "`kbnav skb build` and `kbnav mirror build` make them"
         )
-    guess = did_you_mean(name, ("mini", "demo", *_LIVE, *settings.sparql))
+    from kbnav.knowledge.skb.schema import folders_beside
+
+    guess = did_you_mean(name, ("mini", "demo", *_LIVE, *settings.sparql, *folders_beside(Path(name))))
     named = f", {', '.join(settings.sparql)}" if settings.sparql else ""
     raise UsageError(
         f"no knowledge base {name!r}{guess}: give wikidata, mini, demo{named}, the folder of an SKB or a mirror, "

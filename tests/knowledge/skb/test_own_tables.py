@@ -1,6 +1,7 @@
 """Tables as people have them: columns mapped to ids, names, texts and edges, with any usual delimiter."""
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,29 @@ def test_columns_become_ids_names_texts_edges_and_nodes_of_their_own(tmp_path):
     assert losses.examples == {"columns that are not kept (columns)": ["shop.csv: price"]}
     meta = build(source, tmp_path / "s.skb", BARE)
     assert (meta.nodes, meta.edges, [kind.name for kind in meta.types]) == (6, 8, ["product", "brand", "category"])
+
+
+def test_a_column_is_renamed_in_the_document_alone_and_its_unit_is_read(tmp_path):
+    (tmp_path / "n.csv").write_text("Art.-Nr.;Höhe;Preis (€)\n1;30 cm;7,50\n2;kaputt\n3;40 cm;8,20\n")
+    table = {
+        "file": tmp_path / "n.csv",
+        "id": "Art.-Nr.",
+        "type": "x",
+        "rename": {"Höhe": "height", "Preis (€)": "price"},
+    }
+    source = TableSource([Table.model_validate(table)])
+    ((_, columns),) = source.described()  # for all that the build stops at the third line
+    assert columns == {
+        "Art.-Nr.": ("text", ["1", "3"]), "height (cm)": ("number", [30, 40]),
+        "price": ("number, decimal comma", [7.5, 8.2]),
+    }  # fmt: skip
+    source = replace(source, bad=tmp_path / "bad")
+    assert [node.fields for node in all_of(source)[0]] == [
+        {"height (cm)": 30, "price": 7.5}, {"height (cm)": 40, "price": 8.2},
+    ]  # fmt: skip
+    wrong = TableSource([Table.model_validate(table | {"rename": {"Hohe": "height"}})], bad=tmp_path / "bad")
+    with pytest.raises(DataError, match="did you mean 'Höhe'"):
+        all_of(wrong)
 
 
 def test_json_lines_may_have_lists_and_lack_columns(tmp_path):

@@ -1,13 +1,16 @@
-"""``kbnav mirror`` and ``kbnav sparql``: local copies of Wikidata, RDF files as an endpoint, an endpoint's names."""
+"""``kbnav mirror`` and ``kbnav sparql``: copies of Wikidata, queries, RDF files as an endpoint, an endpoint's names."""
 
 from __future__ import annotations
 
+import sys
 import threading
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
-from kbnav.apps.cli.options import Json, argument, load, option
+from rich.console import Console
+
+from kbnav.apps.cli.options import Json, Kb, argument, flag, load, option
 from kbnav.apps.cli.terminal import emit, print_json, stderr
 
 
@@ -115,6 +118,29 @@ def serve(
     with server, suppress(KeyboardInterrupt):
         print(f"{holds} at {server.url}; Ctrl-C ends it", flush=True)
         threading.Event().wait()
+
+
+def query(
+    text: Annotated[str, argument("QUERY", "A query that only reads; - reads it from standard input.")],
+    kb: Kb = None,
+    as_json: Json = False,
+    as_csv: Annotated[bool, flag("--csv", "Print the whole table as CSV.")] = False,
+) -> None:
+    """Print the result of a SPARQL query on any knowledge base.
+
+    For example: kbnav sparql query --kb demo "SELECT ?name { ?x a type:village ; rdfs:label ?name }"
+    """
+    from kbnav.apps.console import table_lines
+    from kbnav.knowledge.open import open_kb
+
+    with open_kb(load(kb=kb)) as opened:
+        table = opened.execute_query(sys.stdin.read() if text == "-" else text)
+    if as_json:
+        print_json(table.records() if table.boolean is None else table.boolean)
+    elif as_csv:
+        sys.stdout.write(table.to_csv())
+    else:
+        Console().print(table_lines(table) if table.boolean is None else str(table.boolean))
 
 
 def index(
