@@ -112,7 +112,7 @@ def print_outcome(
         console = Console()
         console.rule()
         print_answer(console, run, page)
-        for line in evidence_lines(evidence, answer_table(run.outcome)) if evidence else ():
+        for line in evidence_lines(evidence, answer_table(run.outcome), run.language) if evidence else ():
             console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
         steps = f"every step: kbnav show {run.id}" if saved else "not saved"
         told = f"asked: {printable(str(run.settings.get('kb')))}; {spent_words(run)}; {steps}"

@@ -219,8 +219,7 @@ class StageProgress:
         self._bars.update(task.id, total=task.completed)
         seconds = task.elapsed or 0.0
         if seconds > _EVERY and not self._console.is_terminal:
-            rate = task.completed / seconds
-            self._console.print(f"{name}: {task.completed:,.0f} in {seconds:.0f} s, {rate:,.0f}/s", highlight=False)
+            self._console.print(f"{name}: {task.completed:,.0f} in {seconds:.0f} s", highlight=False)
 
 
 class Counter:
