@@ -9,7 +9,6 @@ from statistics import fmean, stdev
 from typing import Any
 
 import pytest
-from pyoxigraph import QueryResultsFormat, RdfFormat, Store
 
 from kbnav.errors import ServiceError
 from kbnav.evaluation.records import read_records
@@ -22,7 +21,7 @@ from tests.apps.parts import Cli
 from tests.knowledge.endpoint.conftest import COMPANY
 from tests.knowledge.endpoint.served import serving as endpoint
 from tests.knowledge.wikidata.foreign import BASE, build_foreign
-from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, serving
+from tests.knowledge.wikidata.serving import Answer, serving
 from tests.models.stub import Canned, ModelStub, completion
 
 QUESTION = "Which ship built by Marit Skarrow was painted yellow?"
@@ -165,11 +164,14 @@ def test_what_cannot_be_opened_is_exit_code_3_and_no_name_is_2(kbnav, monkeypatc
     assert "no knowledge base 'nowhere'" in err
 
 
-def test_an_endpoint_is_told_by_its_label_predicates_and_its_classes(tmp_path):
+def test_an_endpoint_is_tried_as_what_it_is_and_told_by_its_label_predicates_and_its_classes(tmp_path):
     with endpoint(LABELLED) as served:
         settings = Settings(kb=served.url, home=tmp_path)
         with open_kb(settings) as kb:
-            said = {one.what: one.says for one in check_kb(kb, settings)}
+            findings = list(check_kb(kb, settings))
+            assert broken(findings, kb) == []
+    told, said = verdicts(findings), {one.what: one.says for one in findings}
+    assert [told[one] for one in ("queries", "search", "entry", "labels")] == ["works"] * 4
     assert "rdfs:label" in said["labels"]
     assert said["classes"] == "1 seen, the largest: thing (2)"
 
@@ -262,29 +264,6 @@ def test_an_address_without_a_query_service_is_told_the_usual_paths_and_its_own_
     assert f"{served.url}{usual}" in findings[0].says
     assert "[sparql.NAME]" in findings[0].remedy
     assert not any("endpoints." in one.remedy for one in findings)
-
-
-def test_a_plain_endpoint_is_tried_as_what_it_is(tmp_path):
-    store = Store()
-    store.load(LABELLED.encode(), RdfFormat.TURTLE)
-
-    def answer(asked: Asked) -> Answer:
-        if asked.path != "/sparql":
-            return Answer("nothing here", 404, "text/plain")
-        try:
-            found = store.query(asked.params["query"])
-        except SyntaxError as error:
-            return Answer(f"error at 1:1: expected {error}", 400, "text/plain")
-        return Answer(found.serialize(format=QueryResultsFormat.JSON) or b"", type=ROWS)
-
-    with serving(answer) as served:
-        settings = Settings(kb=f"{served.url}/sparql", home=tmp_path, limits={"retries": 0})
-        with open_kb(settings) as kb:
-            findings = list(check_kb(kb, settings))
-            assert broken(findings, kb) == []
-    told = verdicts(findings)
-    assert (told["queries"], told["search"], told["entry"]) == ("works", "works", "works")
-    assert "limits" not in told
 
 
 def test_a_slow_endpoint_is_tried_for_what_matters_first_and_no_longer_than_it_may(tmp_path):
