@@ -203,11 +203,10 @@ class _Trial:
         wanted = self._sample(kb)
         label = kb.labels([wanted]).get(wanted, "")
         says = f"{wanted} is {label!r}" if label else f"{wanted} has no label"
-        if not isinstance(kb, Shaped):
-            return "works" if label else "partly", says, ""
-        says += f", by {', '.join(kb.label_predicates())}" if label else ""
-        nameless = kb.nameless()
-        if not nameless:
+        nameless = kb.nameless() if isinstance(kb, Shaped) else ()
+        if label and isinstance(kb, Shaped):
+            says += f", by {', '.join(kb.label_predicates())}"
+        if not (nameless and isinstance(kb, Shaped)):
             return "works" if label else "partly", says, ""
         without = sum(share.count for share, _ in nameless)
         classes = kb.classes()

@@ -134,7 +134,9 @@ def _with_hints(source: SparqlSource, call: Callable[[], T]) -> T:
         hint = f"check what the environment has as {named}" if named else _NO_VARIABLE
         raise CredentialsError(str(error).replace(CHECK_CREDENTIALS, hint)) from error
     except ServiceError as error:
-        raise type(error)(str(error).replace(CHECK_ADDRESS, _address_hint(source.url))) from error
+        if CHECK_ADDRESS not in str(error):
+            raise
+        raise ServiceError(str(error).replace(CHECK_ADDRESS, _address_hint(source.url))) from error
 
 
 class EndpointKB:
@@ -224,7 +226,7 @@ class EndpointKB:
         from kbnav.knowledge.endpoint.names import names_query
 
         [[count]] = self.select(names_query(self._data.labels.predicates)).rows
-        return whole(count) - len(self._names) if count and self._names else 0
+        return whole(count) - self._names.count() if count and self._names else 0
 
     def _like(self, of: Callable[[str], Sequence[Word]], phrase: str, code: str, limit: int) -> list[Entity]:
         words = of(code)

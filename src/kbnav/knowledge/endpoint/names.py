@@ -187,7 +187,8 @@ class Names:
         """Close the file."""
         self._file.close()
 
-    def __len__(self) -> int:
+    def count(self) -> int:
+        """How many names it has."""
         with self._lock:
             return int(self._file.execute("SELECT COUNT(*) FROM name").fetchone()[0])
 
