@@ -5,7 +5,6 @@ import gc
 import re
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import Chat, ask, attempt, sqlite_sessions
 from kbnav.settings.model import Settings
 from tests.agents.parts import NumbersKB, agent_of, finishes, looks, runs
-from tests.models.stub import silent_endpoint
+from tests.models.stub import cancellation, silent_endpoint
 
 
 def asked(replies: list[AIMessage], home: Path, **budget: object) -> Run:
@@ -231,25 +230,12 @@ class SlowKB(NumbersKB):
         return super().execute_query(query, language=language)
 
 
-@pytest.fixture
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """An event loop that runs in a thread."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    yield loop
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
-
-
-def test_stopping_hangs_up_on_the_model_at_once(tmp_path, loop):
-    cancellation = Cancellation(loop)
-    with silent_endpoint() as (url, asked, hung_up):
+def test_stopping_hangs_up_on_the_model_at_once(tmp_path):
+    with cancellation() as stoppable, silent_endpoint() as (url, asked, hung_up):
         settings = Settings(home=tmp_path, language="en", model="any", base_url=url, model_retries=0)
         agent = build_spinach(NumbersKB(), settings)
-        threading.Thread(target=lambda: asked.wait(30) and cancellation.stop()).start()
-        run, failure = attempt(agent, "How many?", cancellation=cancellation)
+        threading.Thread(target=lambda: asked.wait(30) and stoppable.stop()).start()
+        run, failure = attempt(agent, "How many?", cancellation=stoppable)
         assert hung_up.wait(10)
     assert isinstance(failure, Stopped)
     assert (run.outcome.status, run.outcome.note, run.path) == ("failed", "Stopped on request.", ())

@@ -49,14 +49,6 @@ def test_the_drawing_of_the_graph_is_the_reviewed_one(tmp_path):
     assert drawing == (Path(__file__).parent / "machine.mermaid").read_text()
 
 
-def test_a_finished_run_answers_with_the_table_of_its_last_query(tmp_path):
-    run = asked([looks("a"), runs(2), finishes()], tmp_path)
-    assert (run.outcome.status, run.outcome.stop, run.outcome.query) == ("answered", "finish", "SELECT 2")
-    assert len(run.outcome.table) == 2
-    assert on_path(run) == ["look a", "execute_query SELECT 2", "finish"]
-    assert run.discarded == ()
-
-
 def test_a_repeat_is_not_run_and_takes_the_step_before_it_back(tmp_path):
     agent = agent_of([looks("a"), looks("b"), looks("c"), looks("a"), runs(1), finishes()], tmp_path)
     run = ask(agent, "?")

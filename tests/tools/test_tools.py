@@ -28,7 +28,6 @@ from kbnav.runs.trajectory import Call, Step
 from kbnav.tools.context import Context, Shown, prune_by_ranking, prune_whole
 from kbnav.tools.show import (
     entry_text,
-    incoming_text,
     neighborhood_text,
     rows_text,
     search_text,
@@ -38,13 +37,6 @@ from kbnav.tools.show import (
 from kbnav.tools.toolbox import WIKIDATA_TOOLS, Toolbox
 from kbnav.tools.wikidata import get_entry
 from tests.tools.using import table, use
-
-
-def test_a_tool_whose_capability_is_missing_is_not_offered(context):
-    assert "vector_query" not in context.kb.capabilities
-    names = [function.__name__ for function in WIKIDATA_TOOLS]
-    assert Toolbox.for_kb(context.kb).names == [name for name in names if name != "vector_query"]
-    assert Toolbox(WIKIDATA_TOOLS, frozenset({"vector_query"})).names == ["vector_query", "finish"]
 
 
 def test_every_schema_is_made_from_the_function_and_its_docstring(context):
@@ -81,11 +73,6 @@ def test_search_tells_what_is_named_so_from_names_that_only_begin_so(context):
         lines = lines[: lines.index("These only have a name that begins so:")]
     assert lines[0].startswith("Paris (Q90)")
     assert all(line.startswith("Paris (") or 'also "Paris"' in line for line in lines)
-
-
-def test_an_entry_shows_statements_with_qualifiers(context):
-    text = use(context, "get_entry", entity_id="Q7186").text
-    assert "- spouse (P26): Pierre Curie (Q37463) [start time (P580): 1895-07-26; end time (P582): 1906-04-19]" in text
 
 
 def test_a_long_entry_is_cut_to_what_the_question_asks_and_the_rest_is_named(mini_kb):
@@ -138,12 +125,6 @@ def test_statements_of_one_value_are_one_line_and_identical_ones_are_told_once()
     ]
 
 
-def test_an_entity_that_is_not_there_becomes_an_observation(context):
-    told = use(context, "get_entry", entity_id="Q999999999")
-    assert not told.ok
-    assert "no page for Q999999999" in told.text
-
-
 def test_examples_show_which_way_a_property_points(context):
     lines = [
         line for line in use(context, "get_property_examples", property_id="P61").text.splitlines() if "-->" in line
@@ -182,26 +163,6 @@ def test_an_empty_result_says_which_part_makes_it_empty(context):
     text = use(context, "execute_query", query="SELECT ?x { ?x wdt:P31 wd:Q11344 . ?x wdt:P61 wd:Q11344 }").text
     assert "returned no rows" in text
     assert "`?x wdt:P61 wd:Q11344` matches nothing even by itself" in text
-
-
-def test_a_syntax_error_is_found_locally_with_its_place(context):
-    told = use(context, "execute_query", query="SELECT ?x WHERE {\n  ?x wdt:P61 wd:Q7186")
-    assert not told.ok
-    assert told.rows is None
-    assert "line 1, column 17" in told.text
-
-
-@pytest.mark.parametrize(
-    ("query", "said"),
-    [
-        ("INSERT DATA { wd:Q1 wdt:P31 wd:Q5 }", "only"),
-        ("SELECT * { SERVICE <http://127.0.0.1:1/> { ?s ?p ?o } }", "SERVICE"),
-    ],
-)
-def test_updates_and_foreign_services_are_refused(context, query, said):
-    told = use(context, "execute_query", query=query)
-    assert not told.ok
-    assert said.casefold() in told.text.casefold()
 
 
 def test_yes_and_no(context):
@@ -436,14 +397,6 @@ def test_queries_about_a_result_share_one_short_time_and_the_last_is_stopped(con
     assert seen.rows == 3
     assert stopped.is_set()
     assert len(asked) == 2
-
-
-def test_an_edge_that_comes_in_once_is_said_to():
-    shares = [
-        Share(Entity("P61", "discoverer", kind="property"), 1),
-        Share(Entity("P50", "author", kind="property"), 2),
-    ]
-    assert incoming_text(shares) == "Edges that come in: discoverer (P61) once, author (P50) ×2."
 
 
 class Labels:
