@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -16,7 +16,7 @@ from kbnav.errors import KbnavError, ServiceError, Stopped, StopRun, TellModel
 from kbnav.knowledge.base import KnowledgeBase, Meter, Shaped, metered
 from kbnav.knowledge.sparql.vocabulary import CONCEPTS, INSTANCE_OF, SUBCLASS_OF, vocabulary_of
 from kbnav.models.cancellation import Cancellation
-from kbnav.settings.model import Endpoints, Settings
+from kbnav.settings.model import Settings
 from kbnav.settings.systems import kb_kind
 
 Verdict = Literal["works", "partly", "fails", "absent", "not tried"]
@@ -66,15 +66,10 @@ def check_kb(kb: KnowledgeBase, settings: Settings, *, seconds: float = TIME) ->
 
     What is not done after so many ``seconds`` is given up, and the rest is not tried.
     """
-    endpoints = Endpoints.model_validate(kb.state().get("endpoints", {}))  # those of the settings are Wikidata's
-    trial, wikibase = _Trial(kb_kind(kb), settings, endpoints), kb_kind(kb) == "wikibase"
-    tries: list[tuple[str, Callable[[KnowledgeBase], Tried]]] = [("queries", trial.queries)]
-    if wikibase:
-        tries += [("IRIs", trial.iris), ("properties", trial.properties)]
-    names = ["search", "entry", "labels", "neighbours", "vectors"]
-    if kb_kind(kb) == "sparql":
-        names.insert(3, "classes")
-    tries += [(name, getattr(trial, name)) for name in names]
+    kind, trial = kb_kind(kb), _Trial(kb_kind(kb), settings)
+    names = ("queries", "IRIs", "properties", "search", "entry", "labels", "classes", "neighbours", "vectors")
+    own = {"IRIs": "wikibase", "properties": "wikibase", "classes": "sparql"}
+    tries = [(one, getattr(trial, one.lower())) for one in names if own.get(one, kind) == kind]
     cancellation = Cancellation()
     timer = threading.Timer(seconds, cancellation.stop, ["there was no time left"])
     timer.daemon = True
@@ -93,7 +88,7 @@ def check_kb(kb: KnowledgeBase, settings: Settings, *, seconds: float = TIME) ->
                 verdict, says, remedy = "fails", str(error), ""
             except KbnavError as error:
                 verdict, says, remedy = "fails", str(error).splitlines()[0], trial.remedy(what)
-                if kb_kind(kb) == "sparql" and isinstance(error, ServiceError):  # it has but this one interface
+                if kind == "sparql" and isinstance(error, ServiceError):  # it has but this one interface
                     tries.clear()
             took = round(time.monotonic() - began, 3)
             slowest = max(slowest, took)
@@ -115,8 +110,8 @@ class _NothingSeen(StopRun):
 class _Trial:
     """The attempts; a later one uses what an earlier one found."""
 
-    def __init__(self, kind: str, settings: Settings, endpoints: Endpoints) -> None:
-        self._kind, self._settings, self._endpoints = kind, settings, endpoints
+    def __init__(self, kind: str, settings: Settings) -> None:
+        self._kind, self._settings = kind, settings
         self._thing, self._label, self._property = "", "", ""
 
     def remedy(self, what: str) -> str:
