@@ -171,25 +171,15 @@ class StageProgress:
     """
 
     def __init__(self, console: Console) -> None:
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+        from rich.progress import Progress
 
         from kbnav.knowledge.skb.schema import TRIPLES
 
         self._beside = TRIPLES
         self._console = console
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        shown = console.is_terminal
         # An encoder may take minutes from one report to the next.
-        self._bars = Progress(
-            *columns, TimeRemainingColumn(), console=console, speed_estimate_period=600, transient=True,
-            disable=not console.is_terminal,
-        )  # fmt: skip
+        self._bars = Progress(console=console, speed_estimate_period=600, transient=True, disable=not shown)
         self._stages: dict[str, TaskID] = {}
         self._lock = Lock()
 

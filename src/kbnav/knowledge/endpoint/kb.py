@@ -201,7 +201,7 @@ class EndpointKB:
             found = search.by_label(self.select, phrase, self._data.labels.predicates, code, lambda: self._data.dialect)
         elsewhere = not found or _PART_OF_IRI.search(phrase)
         if elsewhere and not any(one.exact for one in found) and (self._names or not self._data.dialect.text):
-            found = [*found, *search.by_iri(self.select, phrase)]
+            found = [*found, *search.by_iri(self.select, phrase, self._data.dialect)]
         own = {one.id: one.label for one in (*classes, *properties)}
         things = [one for one in found if short(one.iri) not in own]
         result, things = search.best_rung(things, phrase, bool(own))
