@@ -127,11 +127,9 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> AbstractContextMan
     from kbnav.knowledge.skb.schema import folders_beside
 
     guess = did_you_mean(name, ("mini", "demo", *_LIVE, *settings.sparql, *folders_beside(Path(name))))
-    named = f", {', '.join(settings.sparql)}" if settings.sparql else ""
-    raise UsageError(
-        f"no knowledge base {name!r}{guess}: give wikidata, mini, demo{named}, the folder of an SKB or a mirror, "
-        "an s3:// address, or a URL"
-    )
+    own = "".join(f", {one}" for one in settings.sparql)
+    known = f": give wikidata, mini, demo{own}, the folder of an SKB or a mirror, an s3:// address, or a URL"
+    raise UsageError(f"no knowledge base {name!r}{guess or known}")
 
 
 def _is_url(name: str) -> bool:
