@@ -402,13 +402,13 @@ class Data:
                 found.setdefault(kind.value, {})[predicate.value] = things, named
         likely: dict[str, None] = {}
         nameless: dict[str, tuple[str, ...]] = {}
-        for kind, texts_of in found.items():
+        for iri, texts_of in found.items():
             most = texts_of.pop(TYPE)[0] / 2
             if not any(things >= most for one, (things, _) in texts_of.items() if one in usual):
-                others = sorted(texts_of.keys() - {*usual}, key=lambda one, of=texts_of: (-of[one][0], one))
-                best = [one for one in others if texts_of[one][1] and texts_of[one][0] >= most][:1]
+                others = sorted((-things, one) for one, (things, _) in texts_of.items() if one not in usual)
+                best = [one for less, one in others if texts_of[one][1] and -less >= most][:1]
                 likely |= dict.fromkeys(best)
-                nameless |= {} if best else {kind: tuple(others)}
+                nameless |= {} if best else {iri: tuple(one for _, one in others)}
         return list(likely), nameless
 
     def _find_prefixes(self) -> Prefixes:

@@ -363,7 +363,7 @@ class TableSource:
             )
 
             def reject(error: DataError, line: str) -> None:
-                if losses is not None and kept:
+                if losses is not None and kept and self.bad:
                     losses.add(f"line that cannot be read (all are in {self.bad.name})", str(error))
                     kept.write(json.dumps({"reason": str(error), "line": line.rstrip("\r\n")}) + "\n")
 
