@@ -231,3 +231,14 @@ def test_the_list_says_what_is_here_and_how_the_rest_is_got(evaluation, tmp_path
     code, _, error = evaluation("dataset", "fetch", "wikiwebquestions-train")
     assert code == 2
     assert "get it from its publisher, and put it there: benchmarks/wikiwebquestions/train.jsonl" in error
+    (tmp_path / "benchmarks").rename(tmp_path / "sets")
+    code, _, error = evaluation("freeze", "spinach-dev", "--out", "gold")
+    assert (code, "the setting benchmarks" in error) == (2, True)
+    assert (
+        "sets/spinach/dev.json: no questions"
+        in evaluation("freeze", "spinach-dev", "--out", "gold", "--set", "benchmarks=sets")[2]
+    )
+    monkeypatch.setenv("KBNAV_BENCHMARKS", "sets")
+    assert "sets/spinach/dev.json: no questions" in evaluation("dataset", "stats", "spinach-dev")[2]
+    listed = json.loads(evaluation("dataset", "list", "--json")[1])
+    assert (listed["folder"], listed["datasets"]["spinach-dev"]["here"]) == ("sets", True)

@@ -96,6 +96,36 @@ def test_a_trec_run_made_elsewhere_is_scored_by_its_qrels(tmp_path, monkeypatch,
     assert "no line of a TREC run" in error
 
 
+def test_predictions_that_do_not_fit_are_named_and_the_knowledge_base_is_kept(
+    tmp_path, monkeypatch, capsys, caplog, mini_home, demo_home
+):
+    gold = [{"id": "a", "question": "a", "nodes": ["material:hartsworth-spruce"]}]
+    gold += [{"id": "b", "question": "b", "nodes": ["ship:heron"]}, {"id": "c", "question": "c", "nodes": ["x"]}]
+    found = [{"id": "a", "nodes": ["no:node", "material:hartsworth-spruce"]}, {"id": "b", "nodes": None}]
+    who = {"id": "w", "question": "w", "sparql": "SELECT ?who { wd:Q979 wdt:P61 ?who }"}
+    lines = {"gold": gold, "found": [*found, {"id": "z", "nodes": ["ship:heron"]}], "who": [who]}
+    lines["names"] = [{"id": "w", "answers": ["Marie Curie", "pierre curie"]}]
+    for name, records in lines.items():
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, records)))
+    monkeypatch.chdir(tmp_path)
+    cli, ranked = Cli(monkeypatch, capsys), ("eval", "import", "found.jsonl", "gold.jsonl")
+    monkeypatch.setenv("KBNAV_HOME", str(demo_home))
+    assert "3 questions of gold, 2 without a prediction" in cli.out(*ranked, "--kb", "demo", "--out", "r")
+    told = " ".join(caplog.messages)
+    assert "1 of 3 predictions are of questions that gold does not have, the first is 'z'" in told
+    assert "1 of 2 nodes are not in demo, the first is 'no:node'" in told
+    assert json.loads(cli.out("eval", "score", "r", "--json"))["all"]["values"]["mrr"] == pytest.approx(1 / 6)
+    (tmp_path / "other.run").write_text("b Q0 heron 1 2.5 t\n")
+    cli.out("eval", "import", "other.run", "gold.jsonl", "--out", "none")
+    assert "no node of the predictions, such as 'heron', is a gold answer" in caplog.messages[-1]
+    (tmp_path / "found.jsonl").write_text(json.dumps({"id": "z", "nodes": ["ship:heron"]}))
+    assert "gold has no question 'z'" in cli(*ranked, "--out", "s")[2]
+    monkeypatch.setenv("KBNAV_HOME", str(mini_home))
+    cli.out("eval", "import", "names.jsonl", "who.jsonl", "--kb", "mini", "--out", "n")
+    monkeypatch.setenv("KBNAV_KB", "nowhere")
+    assert json.loads(cli.out("eval", "score", "n", "--by", "labels", "--json"))["all"]["values"]["em"] == 1
+
+
 def test_two_runs_are_compared_over_the_questions_that_both_attempted(tmp_path):
     gold = {name: table("Q1") for name in "abcdefgh"}
     left = saved_folder(tmp_path / "a", gold, dict.fromkeys("abcdefg", table("Q1")))

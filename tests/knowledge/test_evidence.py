@@ -14,6 +14,7 @@ from kbnav.knowledge.evidence import Evidence, Provenance, provenance
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.replies import LEFT_OUT
 from kbnav.settings.model import Settings
+from tests.knowledge.parts import Over
 
 DATA = """
 @prefix wd: <http://www.wikidata.org/entity/> . @prefix wdt: <http://www.wikidata.org/prop/direct/> .
@@ -159,27 +160,20 @@ def test_at_most_two_queries_are_sent(atlantis):
     table = atlantis.execute_query(query)
     asked: list[str] = []
 
-    class Counting:
-        def __getattr__(self, name: str) -> object:
-            return getattr(atlantis, name)
+    def counting(text: str, *, language: str = "en") -> AnswerTable:
+        asked.append(text)
+        return atlantis.execute_query(text, language=language)
 
-        def execute_query(self, text: str, *, language: str = "en") -> object:
-            asked.append(text)
-            return atlantis.execute_query(text, language=language)
-
-    provenance(Counting(), query, table)  # type: ignore[arg-type]
+    provenance(Over(atlantis, execute_query=counting), query, table)  # type: ignore[arg-type]
     assert len(asked) == 2
 
 
 def test_a_service_that_fails_is_told_and_ends_nothing(atlantis):
-    class Down:
-        vocabulary = atlantis.vocabulary
-
-        def execute_query(self, text: str, *, language: str = "en") -> object:
-            raise ServiceError("the service is down")
+    def down(text: str, *, language: str = "en") -> AnswerTable:
+        raise ServiceError("the service is down")
 
     query = "SELECT ?c { wd:Q1 wdt:P36 ?c }"
-    told = provenance(Down(), query, atlantis.execute_query(query))  # type: ignore[arg-type]
+    told = provenance(Over(atlantis, execute_query=down), query, atlantis.execute_query(query))  # type: ignore[arg-type]
     assert (told.rows, told.failed) == ((), "the service is down")
 
 
@@ -189,16 +183,6 @@ def test_links_of_a_graph_without_statements_are_told_as_triples(tmp_path):
         told = found(demo, query)
         assert all(len(row) == 1 and row[0].property.endswith("#type") for row in told.rows)
         assert not any(one.statement for row in told.rows for one in row)
-
-
-class Over:
-    """Another knowledge base, but for what is changed."""
-
-    def __init__(self, base: KnowledgeBase, **changed: Any) -> None:
-        self._base, self._changed = base, changed
-
-    def __getattr__(self, name: str) -> Any:
-        return self._changed[name] if name in self._changed else getattr(self._base, name)
 
 
 @pytest.fixture

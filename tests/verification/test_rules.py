@@ -18,8 +18,6 @@ from kbnav.apps.console import answer_json, print_answer
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
-from kbnav.knowledge.sparql.remarks import units_query
-from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.library.asking import Answer
 from kbnav.models.scripted import ScriptedModel, says
@@ -200,16 +198,3 @@ def test_a_doubt_is_raised_where_one_thing_has_several_of_what_is_compared(tmp_p
     with open_kb(Settings(home=tmp_path, kb=str(tmp_path / "kb"))) as kb:
         assert kinds(kb, tmp_path, LONGEST) == [("several", "1 of 3, up to 3 each")]
         assert kinds(kb, tmp_path, "SELECT ?x ?n WHERE { ?x wdt:P2043 ?n FILTER(?n = 3) }") == []
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT ?x ?n WHERE { ?x wdt:P2043 ?n }",
-        "SELECT ?x WHERE { ?x wdt:P2043 ?n ; wdt:P31 wd:Q1 } ORDER BY ?x",
-        "SELECT ?x WHERE { ?x p:P2043/psn:P2043/wikibase:quantityAmount ?n } ORDER BY ?n",
-        "SELECT ?x WHERE { ?x wdt:P2043 ?n FILTER(?x = wd:Q1) }",
-    ],
-)
-def test_nothing_is_asked_where_no_direct_amount_is_compared(query):
-    assert units_query(query, WIKIDATA_VOCABULARY) == ""

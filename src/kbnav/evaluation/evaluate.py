@@ -58,7 +58,7 @@ from kbnav.settings.plugins import missing
 from kbnav.settings.systems import usual_agent
 
 _log = logging.getLogger(__name__)
-_NOT_OF_RUNS = ("api_key", "database", "home", "web", "bot")
+_NOT_OF_RUNS = ("api_key", "benchmarks", "database", "home", "web", "bot")
 """Settings of the machine and its servers, and secrets, of which only masks are saved."""
 RULES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {

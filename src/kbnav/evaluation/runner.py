@@ -37,7 +37,7 @@ PATIENCE = 10
 """Failures in a row after which a service is taken to be down."""
 _PORT = re.compile(r"\A(https?://(?:\[[^\]]*\]|[^/:]+)):\d+(?=/|\Z)")
 _MAY_CHANGE = frozenset(
-    ("api_key", "cache_age", "contact", "data", "database", "endpoints", "home", "kb", "model_endpoints",
+    ("api_key", "benchmarks", "cache_age", "contact", "data", "database", "endpoints", "home", "kb", "model_endpoints",
      "model_retries", "model_timeout", "prices")
 )  # fmt: skip
 """Settings that may change between the parts of a run: they change no answer, or RunInfo has them under ``kb``."""

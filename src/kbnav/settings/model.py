@@ -352,6 +352,8 @@ class Settings(BaseSettings):
 
     home: Path = Field(default_factory=lambda: Path.home() / ".local" / "state" / "kbnav")
     """Folder of saved runs, chat sessions and the HTTP cache."""
+    benchmarks: Path = Path("benchmarks")
+    """Folder of the published benchmarks' files, for ``kbnav eval``."""
     cache_age: float = 7 * 24 * 3600.0
     """Seconds for which a service's cached answer is used; 0: none is, and no model's reply is kept either."""
     database: SecretStr = SecretStr("")
