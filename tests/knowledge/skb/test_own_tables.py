@@ -1,7 +1,6 @@
 """Tables as people have them: columns mapped to ids, names, texts and edges, with any usual delimiter."""
 
 import gzip
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,29 +62,6 @@ def test_columns_become_ids_names_texts_edges_and_nodes_of_their_own(tmp_path):
     assert losses.examples == {"columns that are not kept (columns)": ["shop.csv: price"]}
     meta = build(source, tmp_path / "s.skb", BARE)
     assert (meta.nodes, meta.edges, [kind.name for kind in meta.types]) == (6, 8, ["product", "brand", "category"])
-
-
-def test_a_column_is_renamed_in_the_document_alone_and_its_unit_is_read(tmp_path):
-    (tmp_path / "n.csv").write_text("Art.-Nr.;Höhe;Preis (€)\n1;30 cm;7,50\n2;kaputt\n3;40 cm;8,20\n")
-    table = {
-        "file": tmp_path / "n.csv",
-        "id": "Art.-Nr.",
-        "type": "x",
-        "rename": {"Höhe": "height", "Preis (€)": "price"},
-    }
-    source = TableSource([Table.model_validate(table)])
-    ((_, columns),) = source.described()  # for all that the build stops at the third line
-    assert columns == {
-        "Art.-Nr.": ("text", ["1", "3"]), "height (cm)": ("number", [30, 40]),
-        "price": ("number, decimal comma", [7.5, 8.2]),
-    }  # fmt: skip
-    source = replace(source, bad=tmp_path / "bad")
-    assert [node.fields for node in all_of(source)[0]] == [
-        {"height (cm)": 30, "price": 7.5}, {"height (cm)": 40, "price": 8.2},
-    ]  # fmt: skip
-    wrong = TableSource([Table.model_validate(table | {"rename": {"Hohe": "height"}})], bad=tmp_path / "bad")
-    with pytest.raises(DataError, match="did you mean 'Höhe'"):
-        all_of(wrong)
 
 
 def test_json_lines_may_have_lists_and_lack_columns(tmp_path):
@@ -314,16 +290,18 @@ def test_a_column_that_nearly_is_of_numbers_says_why_it_stays_text(tmp_path, cel
     assert all_of(source)[2].examples.get("columns that stay text (columns)", []) == [f"n.csv: it: {told}"] * bool(why)
 
 
-def test_cells_that_say_nothing_are_left_out_and_columns_of_links_that_are_not_kept_are_told(tmp_path):
-    (tmp_path / "n.csv").write_text("id;price\n1;7,50\n2;on request\n3;8,00\n")
+def test_cells_that_say_nothing_are_left_out_columns_get_names_and_those_of_links_that_are_not_kept_are_told(tmp_path):
+    (tmp_path / "n.csv").write_text("id;Preis;Höhe\n1;7,50;3 cm\n2;on request;\n3;8,00;5 cm\n")
     (tmp_path / "l.csv").write_text("source;relation;target;qty\n1;with;2;4\n")
+    renamed = 'rename = { "Preis" = "price", "Höhe" = "height" }'
     (tmp_path / "n.toml").write_text(
-        '[[table]]\nfile = "n.csv"\ntype = "x"\nempty = ["on request"]\n[[links]]\nfile = "l.csv"\n'
+        f'[[table]]\nfile = "n.csv"\ntype = "x"\nempty = ["on request"]\n{renamed}\n[[links]]\nfile = "l.csv"\n'
     )
     source = mapped_from_file(tmp_path / "n.toml")
     nodes, _, losses = all_of(source)
     assert [node.fields["price"] for node in nodes] == [7.5, None, 8.0]
     (_, columns), (_, links) = source.described()
+    assert [node.fields["height (cm)"] for node in nodes] == [3, "", 5]
     assert columns["price"] == ("number, decimal comma", [7.5, 8.0])
     assert links["qty"] == ("text, not kept: links have no fields", ["4"])
     assert "not kept" not in links["relation"][0]
@@ -332,8 +310,10 @@ def test_cells_that_say_nothing_are_left_out_and_columns_of_links_that_are_not_k
 
 def test_a_dry_run_shows_columns_where_a_build_would_stop_and_says_why(tmp_path, monkeypatch, capsys):
     kbnav, (data, toml) = Cli(monkeypatch, capsys), (tmp_path / "n.csv", tmp_path / "n.toml")
-    data.write_text("Art.-Nr.,Price\n1,7.50\n")
+    rows = "Art.-Nr.,Price\n1,7.50\n"
+    data.write_text(f"{rows}2\n")
     code, out, error = kbnav("skb", "build", "--nodes", str(data), "--dry-run")
+    data.write_text(rows)
     assert (code, "  Price: number: 7.5" in out) == (2, True)
     assert "no column 'id'" in error
     assert "--tables" in error

@@ -48,19 +48,12 @@ from kbnav.knowledge.endpoint.data import (
     View,
     Word,
     fitting,
+    iris_list,
     side_by_side,
     whole,
 )
 from kbnav.knowledge.http import HttpClient
-from kbnav.knowledge.replies import (
-    ACCEPT_ROWS,
-    ACCEPT_TRIPLES,
-    CHECK_ADDRESS,
-    CHECK_CREDENTIALS,
-    Request,
-    host_of,
-    read_query,
-)
+from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, CHECK_ADDRESS, CHECK_CREDENTIALS, Request, read_query
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
 from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, add_prefixes, names_in
@@ -117,12 +110,10 @@ def authorization(source: SparqlSource) -> str:
 
 def _address_hint(url: str) -> str:
     """Where the query service of an engine may be, by the usual paths; none is tried."""
-    host = url.partition("://")[0] + "://" + host_of(url)
-    usual = [one for one in (f"{host}/sparql", f"{host}/query") if one != url]
-    return (
-        f"the address of its query service may be {' or '.join(usual)}, of Fuseki {host}/DATASET/sparql, "
-        f"of GraphDB {host}/repositories/NAME"
-    )
+    host = "://".join(urlsplit(url)[:2])
+    usual = " or ".join(one for one in (f"{host}/sparql", f"{host}/query") if one != url)
+    others = f"of Fuseki {host}/DATASET/sparql, of GraphDB {host}/repositories/NAME"
+    return f"the address of its query service may be {usual}, {others}"
 
 
 def _with_hints(source: SparqlSource, call: Callable[[], T]) -> T:
@@ -223,10 +214,11 @@ class EndpointKB:
 
     def named_since(self) -> int:
         """How many names the endpoint has beyond those of its index; below 0 where some went. Raises QueryTimeout."""
-        from kbnav.knowledge.endpoint.names import names_query
-
-        [[count]] = self.select(names_query(self._data.labels.predicates)).rows
-        return whole(count) - self._names.count() if count and self._names else 0
+        if not self._names:
+            return 0
+        names = f"VALUES ?p {{ {iris_list([*self._data.labels.predicates, *ALIASES])} }} ?s ?p ?l . FILTER(isIRI(?s))"
+        [[count]] = self.select(f"SELECT (COUNT(*) AS ?n) {{ SELECT DISTINCT ?s (STR(?l) AS ?t) {{ {names} }} }}").rows
+        return whole(count) - self._names.count() if count else 0
 
     def _like(self, of: Callable[[str], Sequence[Word]], phrase: str, code: str, limit: int) -> list[Entity]:
         words = of(code)

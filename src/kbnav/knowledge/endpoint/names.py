@@ -98,12 +98,6 @@ def collect(
     return names
 
 
-def names_query(predicates: Sequence[str]) -> str:
-    """SPARQL that counts what an index of all names would hold."""
-    names = f"VALUES ?p {{ {iris_list([*predicates, *ALIASES])} }} ?s ?p ?l . FILTER(isIRI(?s))"
-    return f"SELECT (COUNT(*) AS ?names) WHERE {{ SELECT DISTINCT ?s (STR(?l) AS ?text) WHERE {{ {names} }} }}"
-
-
 def _begun(part: Path, asked: str) -> sqlite3.Connection:
     with suppress(sqlite3.Error), closing(sqlite3.connect(part)) as file:
         if file.execute("SELECT input FROM paging").fetchall() == [(asked,)]:
