@@ -1,13 +1,19 @@
 """Knowledge bases made of others, and of a few facts."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pyoxigraph
 
 from kbnav.answers.tables import AnswerTable
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
+from kbnav.knowledge.wikidata.mirror.build import build_mirror
+from kbnav.settings.model import Settings
 
 
 class Over:
@@ -31,3 +37,13 @@ def asking(facts: str) -> Callable[[str], AnswerTable]:
         return AnswerTable.from_sparql_json(json.loads(found or b""))
 
     return select
+
+
+@contextmanager
+def mirror_of(facts: str, folder: Path) -> Iterator[KnowledgeBase]:
+    """A mirror of some triples, in Turtle with Wikidata's prefixes, built in a folder."""
+    declared = "".join(f"@prefix {name}: <{iri}> .\n" for name, iri in STANDARD_PREFIXES.items())
+    (folder / "facts.ttl").write_text(declared + facts, encoding="utf-8")
+    build_mirror([folder / "facts.ttl"], folder / "mirror")
+    with open_kb(Settings(kb=str(folder / "mirror"), home=folder / "home")) as kb:
+        yield kb
