@@ -147,7 +147,7 @@ def _reread(path: Path, meta: Meta) -> Iterator[Source]:
         source = here.source()
         for number, layer in enumerate(here.updates):
             build(source, folder / str(number), _BARE)
-            source = Updated(opened.enter_context(SKB.open(folder / str(number))), layer.source())
+            source = Updated(opened.enter_context(SKB.open(folder / str(number))), layer.source(), whole=True)
         yield source
 
 
@@ -177,12 +177,18 @@ def difference(path: Path, records: Recipe | None = None) -> dict[str, Dropped]:
         source: Source = over or opened.enter_context(_reread(path, old.meta))
         build(source, folder / "new", _BARE)
         new = opened.enter_context(SKB.open(folder / "new"))
+        fields = set[tuple[str, str]]()
         place = np.array([new.nodes.ids.find(node_id) for node_id in old.nodes.ids], np.int64)
         for number, other in enumerate(place.tolist()):
             if other < 0:
                 losses.add("nodes that go", old.id(number))
             elif _all_of(old, number) != _all_of(new, other):
                 losses.add("nodes that change", old.id(number))
+                had, has = old.documents[number].keys(), new.documents[other].keys()
+                fields |= {("fields that go", f"{old.type(number)}: {one}") for one in had - has}
+                fields |= {("fields that come", f"{old.type(number)}: {one}") for one in has - had}
+        for what, which in sorted(fields):
+            losses.add(what, which)
         for other in np.setdiff1d(np.arange(new.meta.nodes), place).tolist():
             losses.add("nodes that come", new.id(other))
         gone = place < 0
@@ -198,8 +204,8 @@ def difference(path: Path, records: Recipe | None = None) -> dict[str, Dropped]:
                 source_number, relation = divmod(both, len(names))
                 losses.add(f"edges that {what}", f"{ids[source_number]} {names[relation]} {ids[target]}")
         found = {reason: Dropped.model_validate(one) for reason, one in losses.report().items()}
-        why = {reason: one for reason, one in new.meta.dropped.items() if one != old.meta.dropped.get(reason)}
-        return found and {**found, **{reason: one for reason, one in why.items() if reason.startswith("columns")}}
+        left_out = {reason: one for reason, one in new.meta.dropped.items() if one != old.meta.dropped.get(reason)}
+        return found and {**found, **left_out}
 
 
 def _all_of(skb: SKB, number: int) -> tuple[object, ...]:
