@@ -301,16 +301,16 @@ class DatasetStatistics:
     splits: Mapping[str, float] = field(default_factory=dict)
 
 
-def dataset_statistics(*datasets: Dataset, name: str = "", language: str = "en") -> DatasetStatistics:
+def dataset_statistics(*datasets: Dataset) -> DatasetStatistics:
     """Statistics of a dataset, or of several (splits, say) taken as one. Raises UsageError without any question."""
     questions = [question for dataset in datasets for question in dataset.questions]
     if not questions:
         raise UsageError("statistics need at least one question")
-    split = [question.text(language).split() for question in questions]
+    split = [question.text().split() for question in questions]
     sizes = _answer_sizes(questions)
     shares = [sum(size > above for size in sizes) / max(1, len(sizes)) for above in (1, 20, 30)]
     return DatasetStatistics(
-        name=name or " + ".join(dataset.name for dataset in datasets),
+        name=" + ".join(dataset.name for dataset in datasets),
         questions=len(questions),
         words=word_statistics("", [word for text in split for word in text]),
         question_words=_lengths([len(text) for text in split]),
@@ -441,9 +441,9 @@ def _word_cells(found: WordStatistics) -> tuple[object, ...]:
     return found.words, found.distinct, f"{found.entropy:.2f}", f"{found.type_token_ratio:.3f}"
 
 
-def write_histograms(groups: Mapping[str, Sequence[Question]], folder: Path, language: str = "en") -> list[Path]:
+def write_histograms(groups: Mapping[str, Sequence[Question]], folder: Path) -> list[Path]:
     """Write words of questions and answers by group as CSV (STaRK, Figure 4). Raises UsageError."""
-    words = {name: Counter(len(one.text(language).split()) for one in some) for name, some in groups.items()}
+    words = {name: Counter(len(one.text().split()) for one in some) for name, some in groups.items()}
     answers = {name: Counter(_answer_sizes(some)) for name, some in groups.items()}
     try:
         for file, what, found in (("question-words.csv", "words", words), ("answers.csv", "answers", answers)):

@@ -50,7 +50,6 @@ def import_table(
     kb: KnowledgeBase | None = None,
     kb_name: str = "",
     gold: Path | None = None,
-    language: str = "en",
     jobs: int = 1,
 ) -> tuple[RunInfo, int, int]:
     """A run from the predictions of another system, scored and compared as any run of kbnav is.
@@ -71,7 +70,7 @@ def import_table(
     frozen = golden.gold_file(gold, dataset.name) if gold else None
     digest = golden.file_sha256(frozen) if frozen else ""
     asked_of = {"kb": kb_state(kb), "settings": {"kb": kb_name or kb.name}} if kb else {}
-    info = _info(system, "", dataset, predictions, language, gold_sha256=digest, **asked_of)
+    info = _info(system, "", dataset, predictions, gold_sha256=digest, **asked_of)
     _refuse_used(out)
     questions = [question for question in dataset.questions if question.id in found]
     stated = {one.id: _stated(found[one.id], ranked=bool(one.nodes)) for one in questions if one.id not in queries}
@@ -80,7 +79,7 @@ def import_table(
         head, answers = golden.take_gold(dataset, asked, frozen)
         write_whole(file, b"".join(json_line(line) for line in (head, *answers.values())).decode())
     else:
-        answers = dict(golden.collect_gold(dataset, asked, kb, file, stored=True, language=language, jobs=jobs))
+        answers = dict(golden.collect_gold(dataset, asked, kb, file, stored=True, jobs=jobs))
     for one, outcome in stated.items():
         if outcome.table and (truth := answers[one].table) and own_answer(found[one])[1]:
             stated[one] = replace(outcome, table=_with_numbers(outcome.table, truth))
@@ -105,7 +104,7 @@ def import_table(
             patience.count(outcome.note if down else "")
             error = "QueryFailed" if outcome.status == "failed" else ""
             failed += bool(error)
-            run = Run("", question.text(language), system, "", language, (), (), outcome)
+            run = Run("", question.text(), system, "", "en", (), (), outcome)
             journal.append(QuestionRecord(question.id, run, error))
     return info, len(questions), failed
 
@@ -118,9 +117,9 @@ def is_table(predictions: Path) -> bool:
     return not (isinstance(records, list) and records and "predicted_answer_tuple" in (records[0] or {}))
 
 
-def _info(system: str, model: str, dataset: Dataset, predictions: Path, language: str = "en", **more: Any) -> RunInfo:
+def _info(system: str, model: str, dataset: Dataset, predictions: Path, **more: Any) -> RunInfo:
     ids = tuple(question.id for question in dataset.questions)
-    return RunInfo(system, model, dataset.name, dataset.sha256, ids, language, origin=predictions.name, **more)
+    return RunInfo(system, model, dataset.name, dataset.sha256, ids, "en", origin=predictions.name, **more)
 
 
 def _refuse_used(out: Path) -> None:

@@ -19,7 +19,7 @@ from kbnav.evaluation.records import INFO, QUESTIONS, QuestionRecord, RunInfo, r
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.ray_cluster import Pool, connected, for_workers, share_of
-from kbnav.retrieval.base import KEPT, Retriever, model_name, refuse_seen
+from kbnav.retrieval.base import Retriever, model_name, refuse_seen
 from kbnav.retrieval.base import attempt as attempt_ranking
 from kbnav.runs.journal import open_journal, write_whole
 from kbnav.runs.trajectory import Attempt, Outcome, Run, to_json
@@ -76,11 +76,11 @@ def agent_system(agent: Agent) -> System:
     return replace(system, leave_out=agent.demonstrations.leave_out) if agent.demonstrations else system
 
 
-def retrieval_system(retriever: Retriever, kb: KnowledgeBase, settings: Settings, *, k: int = KEPT) -> System:
+def retrieval_system(retriever: Retriever, kb: KnowledgeBase, settings: Settings) -> System:
     """Any retriever as a system."""
 
     def ask(question: str, given: Mapping[str, str]) -> Attempt:  # noqa: ARG001
-        return attempt_ranking(retriever, kb, settings, question, k=k)
+        return attempt_ranking(retriever, kb, settings, question)
 
     model, check = model_name(retriever, settings), partial(refuse_seen, retriever)
     return System(retriever.name, model, ask, retriever.prompts, ranks_only=True, leave_out=check)
