@@ -6,8 +6,6 @@ Queries are counted as in SPINACH (Tables 1, 6 and 7, appendices A and B), words
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from collections import Counter
@@ -17,6 +15,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import NamedTuple
 
+from kbnav.answers.tables import csv_text
 from kbnav.answers.tables import markdown_table as table
 from kbnav.errors import QuerySyntaxError, UsageError
 from kbnav.evaluation.datasets import Dataset, Question
@@ -445,17 +444,10 @@ def write_histograms(groups: Mapping[str, Sequence[Question]], folder: Path) -> 
     """Write words of questions and answers by group as CSV (STaRK, Figure 4). Raises UsageError."""
     words = {name: Counter(len(one.text().split()) for one in some) for name, some in groups.items()}
     answers = {name: Counter(_answer_sizes(some)) for name, some in groups.items()}
-    try:
-        for file, what, found in (("question-words.csv", "words", words), ("answers.csv", "answers", answers)):
-            out = io.StringIO()
-            writer = csv.writer(out, lineterminator="\n")
-            writer.writerow(("dataset", what, "questions"))
-            for name, counts in found.items():
-                writer.writerows((name, length, counts[length]) for length in sorted(counts))
-            write_whole(folder / file, out.getvalue())
-        return [folder / "question-words.csv", folder / "answers.csv"]
-    except OSError as error:
-        raise UsageError(f"{folder}: cannot be written: {error.strerror}") from error
+    for file, what, found in (("question-words.csv", "words", words), ("answers.csv", "answers", answers)):
+        rows = [(name, size, counts[size]) for name, counts in found.items() for size in sorted(counts)]
+        write_whole(folder / file, csv_text([("dataset", what, "questions"), *rows]))
+    return [folder / "question-words.csv", folder / "answers.csv"]
 
 
 _GROUPS = (("1–3", 1, 3), ("4–6", 4, 6), ("7 and more", 7, math.inf))

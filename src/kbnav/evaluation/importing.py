@@ -21,7 +21,7 @@ from kbnav.evaluation.records import GOLD, QUESTIONS, GoldAnswer, GoldInfo, Ques
 from kbnav.evaluation.runner import Patience, begin_run, kb_state, side_by_side
 from kbnav.evaluation.scoring import in_other_words, number_in
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.runs.journal import json_line, open_journal, write_whole
+from kbnav.runs.journal import open_journal
 from kbnav.runs.trajectory import FINISH, QUERY, Call, Outcome, Run, Step
 from kbnav.settings.plugins import did_you_mean
 from kbnav.settings.systems import kb_kind
@@ -76,8 +76,7 @@ def import_table(
     stated = {one.id: _stated(found[one.id], ranked=bool(one.nodes)) for one in questions if one.id not in queries}
     asked, file = dataset.questions, out / GOLD
     if frozen:
-        head, answers = golden.take_gold(dataset, asked, frozen)
-        write_whole(file, b"".join(json_line(line) for line in (head, *answers.values())).decode())
+        answers = golden.take_gold(dataset, asked, frozen, file)
     else:
         answers = dict(golden.collect_gold(dataset, asked, kb, file, stored=True, jobs=jobs))
     for one, outcome in stated.items():
