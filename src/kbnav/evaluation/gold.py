@@ -93,7 +93,7 @@ def take_gold(
         raise UsageError(f"{source} has no gold answer of {len(missing)} questions, the first is {missing[0]}")
     taken = {question.id: answers[question.id] for question in questions}
     if copy:
-        write_whole(copy, b"".join(map(json_line, (head, *taken.values()))).decode())
+        write_whole(copy, b"".join(map(json_line, (head, *taken.values()))))
     return taken
 
 
