@@ -47,6 +47,7 @@ def test_five_hundred_points_are_clustered_and_one_opens(page, server):
     paste(page, server.url, "?town ?at", rows[:2], "#defaultView:Map")
     page.click(".map .pin >> nth=0")
     assert "town" in page.inner_text(".map .popup")
+    assert page.locator(".map .borders").count() == 1
     near = [f'"{name}" "Point({n} {n})"^^geo:wktLiteral' for name, n in (("Here", 1), ("There", 9))]
     paste(page, server.url, "?town ?at", near)
     page.click("[data-view=map]")
@@ -93,6 +94,29 @@ def test_a_graph_names_its_property_tells_unknown_values_apart_and_is_moved_by_k
     assert page.evaluate("document.activeElement.classList.contains('graph-box')")
 
 
+def test_a_graph_tells_kinds_of_things_apart_and_names_all_on_a_phone_however_it_is_held(page, server):
+    graph = "document.querySelector('.graph-box')._cyreg.cy"
+
+    def names(where: str = "") -> list[str]:
+        return page.evaluate(f"{graph}.nodes(`{where}`).map((one) => one.data('text'))")
+
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(server.url)
+    ask(page, "#defaultView:Graph\nSELECT ?element ?person { ?element wdt:P31 wd:Q11344 ; wdt:P61 ?person }")
+    page.wait_for_selector(".graph .keys span")
+    assert page.locator(".graph .keys > span").all_inner_texts() == ["● element", "■ person"]
+    assert "Marie Curie" in names('[group = "person"]')
+    for size in ({"width": 390, "height": 844}, {"width": 844, "height": 390}):
+        page.set_viewport_size(size)
+        page.wait_for_timeout(700)
+        box = page.locator(".graph-box").bounding_box()
+        drawn = page.evaluate(f"{graph}.elements().renderedBoundingBox()")
+        assert -4 < drawn["x1"] < drawn["x2"] < box["width"] + 4, size
+        assert -4 < drawn["y1"] < drawn["y2"] < box["height"] + 4, size
+        assert drawn["x2"] - drawn["x1"] > box["width"] / 2, size
+        assert len(names(".crowded")) < len(names()) / 6, size
+
+
 def test_a_graph_is_of_links_between_things_alone(page, server):
     page.goto(server.url)
     for query in ("?place ?at { ?place wdt:P625 ?at }", "?element ?when { ?element wdt:P575 ?when }"):
@@ -103,7 +127,7 @@ def test_a_graph_is_of_links_between_things_alone(page, server):
         page, "#defaultView:Graph\nSELECT ?element ?person ?place { ?element wdt:P61 ?person . ?person wdt:P19 ?place }"
     )
     page.wait_for_selector(".graph figcaption >> text=14 links")  # nine discoveries, and the births of five
-    assert page.locator(".graph .keys span").all_inner_texts() == ["discoverer or inventor", "place of birth"]
+    assert page.locator(".graph .keys .link").all_inner_texts() == ["discoverer or inventor", "place of birth"]
     ask(page, "#defaultView:Graph\nSELECT ?place { ?person wdt:P19 ?place ; wdt:P569 ?day }")
     page.wait_for_selector(".graph-box[aria-label*=Warsaw]")
     assert "1867" not in page.get_attribute(".graph-box", "aria-label")

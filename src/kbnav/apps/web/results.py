@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from pydantic import ValidationError
 
+from kbnav.answers.language import fold
 from kbnav.answers.tables import AnswerTable, Cell, Ranking, Term, node_term
 from kbnav.errors import DataError
 from kbnav.runs.journal import adapter
@@ -186,7 +187,7 @@ def _sort_key(cell: Cell, table: AnswerTable) -> tuple[int, tuple[float, ...], s
         return (0, (value,), "")
     if day := date_of(cell):
         return (1, day, cell.value)
-    return (2, (), text_of(cell, table).casefold())
+    return (2, (), fold(text_of(cell, table)))
 
 
 def text_of(cell: Cell, table: AnswerTable) -> str:
