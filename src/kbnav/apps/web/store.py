@@ -370,6 +370,12 @@ class Store:
         rows = self._run(f"SELECT number, data FROM web_events WHERE {where}", (run_id, after))
         return [StoredEvent(number, _event(data)) for number, data in rows]
 
+    def last_events(self, run_ids: Sequence[str]) -> dict[str, int]:
+        """The number of each run's last event; 0 where it has none, and nothing of one that is not there."""
+        places = ", ".join("?" * len(run_ids))
+        number = "COALESCE((SELECT MAX(number) FROM web_events WHERE run = id), 0)"
+        return dict(self._run(f"SELECT id, {number} FROM web_runs WHERE id IN ({places})", run_ids)) if run_ids else {}
+
     # Workers
 
     def beat(self, worker: str) -> dict[str, bool]:
