@@ -14,17 +14,9 @@ from kbnav.knowledge.evidence import Evidence, Provenance, provenance
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.replies import LEFT_OUT
 from kbnav.settings.model import Settings
-from tests.knowledge.parts import Over
+from tests.knowledge.parts import Over, mirror_of
 
 DATA = """
-@prefix wd: <http://www.wikidata.org/entity/> . @prefix wdt: <http://www.wikidata.org/prop/direct/> .
-@prefix p: <http://www.wikidata.org/prop/> . @prefix ps: <http://www.wikidata.org/prop/statement/> .
-@prefix pq: <http://www.wikidata.org/prop/qualifier/> . @prefix pr: <http://www.wikidata.org/prop/reference/> .
-@prefix pqv: <http://www.wikidata.org/prop/qualifier/value/> . @prefix wdv: <http://www.wikidata.org/value/> .
-@prefix prv: <http://www.wikidata.org/prop/reference/value/> .
-@prefix wds: <http://www.wikidata.org/entity/statement/> . @prefix wdref: <http://www.wikidata.org/reference/> .
-@prefix wikibase: <http://wikiba.se/ontology#> . @prefix prov: <http://www.w3.org/ns/prov#> .
-@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
 wd:P36 a wikibase:Property ; rdfs:label "capital"@en . wd:P580 a wikibase:Property ; rdfs:label "start time"@en .
 wd:P248 a wikibase:Property ; rdfs:label "stated in"@en . wd:P30 a wikibase:Property ; rdfs:label "continent"@en .
 wd:P1082 a wikibase:Property ; rdfs:label "population"@en . wd:P576 a wikibase:Property ; rdfs:label "end"@en .
@@ -49,12 +41,7 @@ wds:Q1-f a wikibase:Statement ; wikibase:rank wikibase:DeprecatedRank ; ps:P1082
 @pytest.fixture(scope="module")
 def atlantis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
     """A mirror of one made-up country with ranks, a qualifier and a reference."""
-    from kbnav.knowledge.wikidata.mirror.build import build_mirror
-
-    folder = tmp_path_factory.mktemp("atlantis")
-    (folder / "data.ttl").write_text(DATA, encoding="utf-8")
-    build_mirror([folder / "data.ttl"], folder / "mirror")
-    with open_kb(Settings(kb=str(folder / "mirror"), home=folder / "home")) as kb:
+    with mirror_of(DATA, tmp_path_factory.mktemp("atlantis")) as kb:
         yield kb
 
 

@@ -297,5 +297,4 @@ def shared(found: SharedRun, parts: ChatOf) -> RunData:
         return {**answer, "run": "", "result": {**result, "id": share} if isinstance(result, dict) else None}
 
     events = [{**one, "answer": hidden(one["answer"])} if "answer" in one else one for one in data.events]
-    changed = {"id": share, "session": "", "events": events}
-    return data.model_copy(update={**changed, "answer": hidden(data.answer)})
+    return data.model_copy(update={"id": share, "session": "", "events": events, "answer": hidden(data.answer)})
