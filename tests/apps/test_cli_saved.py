@@ -10,6 +10,8 @@ from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.scoring import score_run
 from kbnav.runs.trajectory import load_run, save_run
 from tests.apps.parts import QUERY, QUESTION, Cli, curie, model
+from tests.knowledge.endpoint.conftest import COMPANY
+from tests.knowledge.endpoint.served import serving as endpoint
 from tests.models.stub import ModelStub, failure
 
 
@@ -83,6 +85,16 @@ def test_ask_continue_is_a_follow_up_to_the_last_question(kbnav, home):
         QUESTION,
         "And who was her husband?",
     ]
+
+
+def test_where_no_follow_up_is_read_a_chat_and_ask_continue_say_so_once(kbnav):
+    said = "no follow-up is read"
+    assert said not in kbnav.out("chat", typed="Who discovered polonium?\n")
+    with endpoint(COMPANY) as served:
+        asked = kbnav("ask", "-q", "--kb", served.url, "How many products are there?")[1]
+        again = kbnav("ask", "-q", "--continue", "And lamps?")[1]
+        told = kbnav.out("chat", "--kb", served.url, typed="How many products are there?\nAnd lamps?\n")
+    assert [one.count(said) for one in (asked, again, told)] == [0, 1, 1]
 
 
 def test_what_can_be_typed_in_a_chat_beside_questions(kbnav):

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import zipfile
 import zlib
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,9 +20,7 @@ from kbnav.prompts import FOLDER, render
 from kbnav.runs.trajectory import Call, Step
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Budget
-from kbnav.tools.context import Context, Observation
-from kbnav.tools.toolbox import Toolbox
-from tests.agents.parts import agent_of, execute_query, finish, finishes, looks, runs
+from tests.agents.parts import agent_of, finishes, looks, runs
 from tests.apps.bot.conftest import mediawiki, people
 from tests.apps.bot.mediawiki import BOT, BOT_PASSWORD
 from tests.apps.bot.parts import TALK, Scene
@@ -184,27 +181,6 @@ LABELS = [
 ]
 
 
-def poisoned(context: Context, thought: str, at: str) -> Observation:
-    """Look at something.
-
-    Args:
-        thought: Why.
-        at: What to look at.
-    """
-    context.kb.ran.append(f"look {at}")  # type: ignore[attr-defined]
-    return Observation("\n".join(LABELS))
-
-
-poisoned.__name__ = "look"
-
-
-def agent(replies, home):
-    made = agent_of(replies, home)
-    toolbox = Toolbox([poisoned, execute_query, finish], made.kb.capabilities)
-    made.policy._toolbox = toolbox
-    return replace(made, toolbox=toolbox)
-
-
 OF_A_KB = re.compile(
     r"\{\{ *(fact|line|path|document|table|node|node\.label|entity\.label|values\[|edge\.source|text) *[|}.\[]"
 )
@@ -273,10 +249,10 @@ def test_what_an_agents_own_program_found_and_earlier_turns_are_marked_too(tmp_p
 
 @pytest.mark.parametrize("words", [label for label in LABELS if "```" in label or "tool_call" in label])
 def test_words_that_quote_a_document_call_nothing(words, tmp_path):
-    replies = [looks("a"), AIMessage(f"The document says: {words}"), runs(3), finishes()]
-    one = agent(replies, tmp_path)
+    document = "\n".join(LABELS)  # which is seen as it is looked for
+    one = agent_of([looks(document), AIMessage(f"The document says: {words}"), runs(3), finishes()], tmp_path)
     run = ask(one, "How many?")
-    assert one.kb.ran == ["look a", "SELECT 3"]
+    assert one.kb.ran == [f"look {document}", "SELECT 3"]
     assert run.outcome.query == "SELECT 3"
     assert [step.call.tool for step in run.steps] == ["look", "(no tool)", "execute_query", "finish"]
 

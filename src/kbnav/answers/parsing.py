@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Literal
 
@@ -89,6 +90,7 @@ class Question:
         return next((phrase for phrase in self.phrases if phrase.noun), None)
 
 
+@lru_cache(1_000)
 def read_question(text: str, language: str) -> Question:
     """Take a question apart with the lexicon of its language."""
     words = lexicon(language)

@@ -1,5 +1,6 @@
 """Servers that share their sessions in a real PostgreSQL."""
 
+import subprocess
 import time
 import uuid
 from collections import Counter
@@ -10,6 +11,7 @@ from itertools import islice
 from threading import Barrier, Event
 
 import pytest
+import requests
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import empty_checkpoint
 
@@ -168,16 +170,27 @@ def test_while_the_database_is_away_requests_are_told_so_and_a_question_under_wa
             assert visit("GET", f"/api/runs/{run['id']}").json()["answer"]["text"] == "Polonium and radium."
 
 
+def refuses(url: str) -> bool:
+    """Whether nobody listens any more."""
+    try:
+        requests.get(f"{url}/health", timeout=10)
+    except requests.ConnectionError:
+        return True
+    return False
+
+
 @pytest.mark.slow
-def test_several_workers_serve_one_address(fresh_home, database):
+@pytest.mark.parametrize("end", [subprocess.Popen.terminate, subprocess.Popen.kill])
+def test_several_workers_serve_one_address_and_end_with_the_process_that_started_them(fresh_home, database, end):
     several = {"KBNAV_DATABASE": database, "KBNAV_WEB__WORKERS": "2"}
     with served_process(fresh_home, environment=several) as (url, process):
         visit = Visit(url)
         session = visit.session(kb="mini")
         run = visit.answered(session, "Who discovered polonium?")
         assert run["answer"]["text"] == "Marie Curie, Pierre Curie"
-        process.terminate()
+        end(process)
         process.wait(60)
+        until(lambda: refuses(url))
 
 
 def test_a_session_goes_on_from_what_was_written_last_whatever_the_servers_clocks_say(database):
