@@ -641,7 +641,7 @@ class WikidataAgenda(Agenda):
         told = list[SeenEdge | Qualifier]()
         true = self.seen.table(query).boolean is not False
         if query.startswith("ASK"):
-            other = not true or "?place" in query
+            other = not true or "?place" in query or "?value" in query
             asked = [edge for edge in stated if edge.property.id in ids and (other or edge.value.id in ids)]
             asked.sort(key=lambda edge: edge.value.id not in ids)
             told = [fact for edge in asked[:1] for fact in facts(edge)]
