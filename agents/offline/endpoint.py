@@ -135,11 +135,11 @@ def read(question: Question, searches: Mapping[str, SearchResult]) -> Reading:
 
 
 def _rest(phrase: Phrase, searches: Mapping[str, SearchResult]) -> Phrase | None:
-    """The words of a phrase that nothing which was found has, as "Rheinbuch" of "Verlag Rheinbuch"."""
+    """The words of a phrase beside those of a class or property in it, as "Rheinbuch" of "Verlag Rheinbuch"."""
     search, words = searches.get(phrase.text, NOTHING), phrase.text.split()
     found = set().union(*(_stems(_name(one)) for one in (*search.entities, *search.properties)))
     left = [word for word in words if not _stems(word) <= found]
-    if phrase.whole or search.rung not in ("shorter", "near") or not 0 < len(left) < len(words):
+    if phrase.whole or first(search, of_class=False) or not 0 < len(left) < len(words):
         return None
     return Phrase(" ".join(left), named=phrase.named or left[0][:1].isupper())
 

@@ -27,8 +27,12 @@ from kbnav.tools.toolbox import Toolbox
 Calls = list[tuple[str, str, dict[str, Any]]]
 """Calls that are made together: the tool, thought and arguments of each."""
 FITS = "The query has rows and fits the question as far as words can tell."
-QUANTITIES = {"mass": "mass weight", "cost": "price cost", "expensive": "price cost", "cheapest": "price cost"}
-"""Words that names of numbers have, for words of a question that they do not share."""
+_PRICE = "price cost preis prix precio"
+QUANTITIES = {
+    "mass": "mass weight gewicht masse poids peso",
+    **dict.fromkeys(("cost", "expensive", "cheapest", "price"), _PRICE),
+}
+"""Words that names of numbers have, in several languages, for words of a question that they do not share."""
 _MOST_UNUSED, _MANY = 2, 50
 _MISSPELLED = 85
 """Of 100, how alike a word and what may be meant are."""

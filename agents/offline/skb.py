@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from itertools import chain, combinations, product
+from itertools import chain, combinations, pairwise, product
 from urllib.parse import unquote
 
 from kbnav.agents.common.state import State
@@ -244,11 +244,13 @@ class SkbAgenda(Agenda):
 
     def _total(self, paths: Sequence[Path], found: Sequence[str]) -> Generator[Calls, None, int]:
         """The number of all nodes at the end of the paths (without any, of the type), of which some were found."""
-        if len(found) < self._schema.listed:
-            return len(found)
+        return len(found) if len(found) < self._schema.listed else (yield from self._number_of(paths))
+
+    def _number_of(self, paths: Sequence[Path]) -> Generator[Calls, None, int]:
+        """The number of all nodes at the end of the paths; without any, of the type."""
         query = f"SELECT (COUNT(DISTINCT ?x) AS ?number) WHERE {{\n{self._body(paths)}\n}}"
         table = yield from self.queried(query, "How many are there in all?")
-        return next((int(cell.value) for row in table.rows for cell in row if cell), len(found))
+        return next((int(cell.value) for row in table.rows for cell in row if cell), 0)
 
     def _whole(self, paths: Sequence[Path], found: Sequence[str]) -> Iterator[Calls]:
         """The number of all nodes at the end of the paths (without any, of the type), or their list, where it is long.
@@ -300,17 +302,22 @@ class SkbAgenda(Agenda):
             number, name = "COUNT(DISTINCT ?y)", f"number of {step.target} ({step.relation.replace('_', ' ')})"
         else:
             return
-        query = f"SELECT {'' if total else '?x '}({number} AS ?number) WHERE {{\n{body}\n}}"
+        counted = "(COUNT(DISTINCT ?x) AS ?n)" if total else "?x"
+        query = f"SELECT {counted} ({number} AS ?number) WHERE {{\n{body}\n}}"
         if total:
             query += " HAVING (COUNT(?value) > 0)"  # the mean of nothing is 0 in SPARQL
         else:
             query += f" GROUP BY ?x ORDER BY {order}(?number) ?x LIMIT {self._schema.listed}"
+        # "top 3", "3 cheapest"
+        wanted = (b if a == "top" else a for a, b in pairwise(free) if a == "top" or b in known.measures)
+        first = next((int(word) for word in wanted if word.isdecimal()), 1)
         rows = (yield from self.queried(query, "This compares them all.")).rows
         found = [(row[0], row[-1].value) for row in rows if row[0] and row[-1]]
         if not found:
             return
-        value = found[0][1]
-        nodes = [cell.entity_id for cell, number in found if number == value and cell.entity_id]
+        last = found[min(max(first, 1), len(found)) - 1][1]
+        listed = [one for place, one in enumerate(found) if place < first or one[1] == last]
+        nodes = [cell.entity_id for cell, _ in listed if cell.entity_id]
         said = " ".join([name, *known.hints.values()])
         read = [
             one
@@ -318,20 +325,26 @@ class SkbAgenda(Agenda):
             if relevance(QUANTITIES.get(word, word), [said])[0]
             or any(part.startswith(singular(word)) for part in name_words(name))
         ]
-        told = self._told | {*_SUMMED, *known.measures, *read}
+        told = self._told | {*_SUMMED, *known.measures, *read, str(first)}
         if not told.issuperset(self._telling(paths)):
             return  # what else the question says would be lost
         self._told = told
+        every = (yield from self._number_of(paths)) if paths else self._size(kind)
         if total:
-            amount = float(value)
+            amount = float(last)
             answer = f"{round(amount, 2):.12g}" if abs(amount) >= 1 else f"{amount:.3g}"
-            yield self._finished(f"This is their {'sum' if total == 'SUM' else 'mean'}.", paths, (), answer)
-        labels = ", ".join(one.label for one in self._kb.named(nodes[:ANSWERS]).values())
+            of = f"{found[0][0].value} of {every:,}" if fit > 0 else f"{every:,}"
+            yield self._finished(f"This is their {'sum' if total == 'SUM' else 'mean'}: of {of}.", paths, (), answer)
+        names_of = self._kb.named(nodes[:ANSWERS])
+        labels = [names_of[node].label for node in nodes[:ANSWERS] if node in names_of]
         more = f" (+{len(nodes) - ANSWERS})" if len(nodes) > ANSWERS else ""
-        whole = f" of {self._size(kind):,}" if not paths and len(found) < self._size(kind) else ""
+        whole = f" of {every:,}" if len(found) < every else ""
         among = f"{len(found):,}{whole} of type {kind}" if len(found) < self._schema.listed else f"all of type {kind}"
         fits = f"{'Lowest' if order == 'ASC' else 'Highest'} {name} among {among}."
-        yield self._finished(fits, paths, nodes, f"{labels}{more}: {value}")
+        values = [f"{label}: {number}" for label, (_, number) in zip(labels, listed, strict=False)]
+        yield self._finished(
+            fits, paths, nodes, f"{', '.join(values if first > 1 else labels)}{more}" + f": {last}" * (first == 1)
+        )
 
     def _finished(self, said: str, paths: Sequence[Path], nodes: Sequence[str], answer: str = "") -> Calls:
         """The end, with how the question was read."""
@@ -416,7 +429,8 @@ class SkbAgenda(Agenda):
         guessed = telling and any(not step.relation for path in paths for step in path.steps)
         guessed = guessed and (reading.tokens[0].low == "what" or said.issuperset(telling))
         if guessed or self.question.kind == "count" or changing:
-            left = dict.fromkeys(f"“{one}”" for one in free if one in telling or one in changing)
+            unread = [one for one in free if one in changing or one in said.intersection(telling)]
+            left = dict.fromkeys(f"“{one}”" for one in unread or free if one in unread or one in telling)
             why = f"{' and '.join(left) or 'it'} {'were' if len(left) > 1 else 'was'} not understood"
             return [(FINISH, f"This cannot be answered: {why}.{self._linked(mentions)}", {"nodes": []})]
         return [(FINISH, fits, {"nodes": list(found[:ANSWERS])})]
@@ -425,7 +439,12 @@ class SkbAgenda(Agenda):
         """By what the type that is asked for, or that of the first name, is linked; what may be asked instead."""
         kind = self._reading.asked or (self._skb.type(mentions[0].nodes[0]) if mentions else "")
         links = dict.fromkeys(step.relation.replace("_", " ") for step in self._schema.paths.steps(kind))
-        return f" Links of {kind}: {', '.join(list(links)[:_LINKS])}." if links else ""
+        start, end = self._skb.type_range(kind) if kind else (0, 0)
+        some = range(start, min(end, start + _BY_TEXT))
+        stated = chain.from_iterable(self._skb.documents[node].items() for node in some)
+        fields = dict.fromkeys(name for name, value in stated if value not in ("", None))
+        told = (("Links", links), ("Fields", fields))
+        return "".join(f" {what} of {kind}: {', '.join(list(names)[:_LINKS])}." for what, names in told if names)
 
     def _understood(self, mentions: Sequence[Mention], paths: Sequence[Path], first: str) -> Understood:
         """How the question is read, as in ``instrument → made by → person → born in → Little Mew``.
