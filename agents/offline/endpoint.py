@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from kbnav.agents.offline.observations import NOTHING, first
 from kbnav.agents.offline.policy import FITS, QUANTITIES, Agenda, Calls, best_of
-from kbnav.answers.language import singular
-from kbnav.answers.lexicon import lexicon
+from kbnav.answers.language import lexicon, singular
 from kbnav.answers.parsing import Phrase, Question
 from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import AnswerTable

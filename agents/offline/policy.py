@@ -14,8 +14,7 @@ from rapidfuzz import fuzz
 from kbnav.agents.common.answering import without_retryable
 from kbnav.agents.common.state import Policy, Reply, State, all_steps, next_turn
 from kbnav.agents.offline.observations import Seen
-from kbnav.answers.language import fold, singular
-from kbnav.answers.lexicon import lexicon, reads, why_unread
+from kbnav.answers.language import fold, lexicon, reads, singular, why_unread
 from kbnav.answers.parsing import read_question
 from kbnav.answers.relevance import content_words, relevance
 from kbnav.answers.tables import AnswerTable
@@ -103,8 +102,8 @@ class Agenda(ABC):
 
         def says(word: str) -> bool:
             plain, folded = fold(word), fold(f"{word} {words.verbs.get(word.casefold(), '')}").strip()
-            if plain in named or singular(plain) in stems:
-                return True
+            if plain in named or singular(plain) in stems or plain in words.measures:
+                return plain in named or singular(plain) in stems
             if reads(self.language):
                 return any(relevance(f"{folded} {singular(plain)}", known))
             spelled = {*named, *chain.from_iterable(map(content_words, known))}

@@ -10,8 +10,7 @@ from urllib.parse import unquote
 
 from kbnav.agents.common.state import State
 from kbnav.agents.offline.policy import QUANTITIES, Agenda, Calls
-from kbnav.answers.language import fold, singular
-from kbnav.answers.lexicon import lexicon, why_unread
+from kbnav.answers.language import fold, lexicon, singular, why_unread
 from kbnav.answers.parsing import pronoun
 from kbnav.answers.relevance import content_words, relevance
 from kbnav.knowledge.skb.kb import SkbKB

@@ -18,8 +18,7 @@ from rapidfuzz import fuzz
 from kbnav.agents.common.state import State
 from kbnav.agents.offline.observations import Seen, SeenEdge, facts, parts, value_kind
 from kbnav.agents.offline.policy import FITS, Agenda, Calls, best_of
-from kbnav.answers.language import fold, singular
-from kbnav.answers.lexicon import lexicon, reads
+from kbnav.answers.language import fold, lexicon, reads, singular
 from kbnav.answers.parsing import Phrase, Question, read_question
 from kbnav.answers.relevance import content_words, fit, relevance
 from kbnav.knowledge.base import Entity, Qualifier, SearchResult, is_mirror
@@ -473,7 +472,9 @@ class Reading:
         for segment in self.segments:
             used = [hit for hit in (*segment.items, *segment.properties) if hit.id in ids]
             labels |= {label for hit in used for label in (hit.label, hit.alias)}
-            if used and segment.rung != "fulltext":
+            called = [fold(name) for hit in used for name in (hit.label, hit.alias)]
+            things = any(hit in segment.items for hit in used)
+            if segment.rung != "fulltext" and (things or fold(segment.text) in called):
                 named |= set(fold(segment.text).split())
         for edge in chain.from_iterable(self.seen.edges.values()):
             for fact in facts(edge):

@@ -9,8 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Literal
 
-from kbnav.answers.language import singular
-from kbnav.answers.lexicon import Asks, Lexicon, Order, lexicon
+from kbnav.answers.language import Asks, Lexicon, Order, lexicon, singular
 
 QuestionKind = Literal["values", "count", "yes-no"]
 _TOKEN = re.compile(r"[^\W_]+(?:[.'’\-][^\W_]+)*\.?", re.UNICODE)
