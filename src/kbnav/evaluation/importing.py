@@ -21,7 +21,7 @@ from kbnav.evaluation.records import GOLD, QUESTIONS, GoldAnswer, GoldInfo, Ques
 from kbnav.evaluation.runner import Patience, begin_run, kb_state, side_by_side
 from kbnav.evaluation.scoring import in_other_words, number_in
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.runs.journal import json_line, open_journal, write_whole
+from kbnav.runs.journal import open_journal
 from kbnav.runs.trajectory import FINISH, QUERY, Call, Outcome, Run, Step
 from kbnav.settings.plugins import did_you_mean
 from kbnav.settings.systems import kb_kind
@@ -50,7 +50,6 @@ def import_table(
     kb: KnowledgeBase | None = None,
     kb_name: str = "",
     gold: Path | None = None,
-    language: str = "en",
     jobs: int = 1,
 ) -> tuple[RunInfo, int, int]:
     """A run from the predictions of another system, scored and compared as any run of kbnav is.
@@ -71,16 +70,15 @@ def import_table(
     frozen = golden.gold_file(gold, dataset.name) if gold else None
     digest = golden.file_sha256(frozen) if frozen else ""
     asked_of = {"kb": kb_state(kb), "settings": {"kb": kb_name or kb.name}} if kb else {}
-    info = _info(system, "", dataset, predictions, language, gold_sha256=digest, **asked_of)
+    info = _info(system, "", dataset, predictions, gold_sha256=digest, **asked_of)
     _refuse_used(out)
     questions = [question for question in dataset.questions if question.id in found]
     stated = {one.id: _stated(found[one.id], ranked=bool(one.nodes)) for one in questions if one.id not in queries}
     asked, file = dataset.questions, out / GOLD
     if frozen:
-        head, answers = golden.take_gold(dataset, asked, frozen)
-        write_whole(file, b"".join(json_line(line) for line in (head, *answers.values())).decode())
+        answers = golden.take_gold(dataset, asked, frozen, file)
     else:
-        answers = dict(golden.collect_gold(dataset, asked, kb, file, stored=True, language=language, jobs=jobs))
+        answers = dict(golden.collect_gold(dataset, asked, kb, file, stored=True, jobs=jobs))
     for one, outcome in stated.items():
         if outcome.table and (truth := answers[one].table) and own_answer(found[one])[1]:
             stated[one] = replace(outcome, table=_with_numbers(outcome.table, truth))
@@ -105,7 +103,7 @@ def import_table(
             patience.count(outcome.note if down else "")
             error = "QueryFailed" if outcome.status == "failed" else ""
             failed += bool(error)
-            run = Run("", question.text(language), system, "", language, (), (), outcome)
+            run = Run("", question.text(), system, "", "en", (), (), outcome)
             journal.append(QuestionRecord(question.id, run, error))
     return info, len(questions), failed
 
@@ -118,9 +116,9 @@ def is_table(predictions: Path) -> bool:
     return not (isinstance(records, list) and records and "predicted_answer_tuple" in (records[0] or {}))
 
 
-def _info(system: str, model: str, dataset: Dataset, predictions: Path, language: str = "en", **more: Any) -> RunInfo:
+def _info(system: str, model: str, dataset: Dataset, predictions: Path, **more: Any) -> RunInfo:
     ids = tuple(question.id for question in dataset.questions)
-    return RunInfo(system, model, dataset.name, dataset.sha256, ids, language, origin=predictions.name, **more)
+    return RunInfo(system, model, dataset.name, dataset.sha256, ids, "en", origin=predictions.name, **more)
 
 
 def _refuse_used(out: Path) -> None:

@@ -216,7 +216,7 @@ class _Trial:
             return "no property of theirs holds texts: give them names in the data, by rdfs:label"
         name, source = self._settings.source_of(self._settings.kb)
         table = source.model_copy(update={"labels": tuple(dict.fromkeys((*source.labels, *texts)))}).as_toml(name)
-        return f"name the properties of their names in kbnav.toml, perhaps so, and give --kb {name}:\n{table}"
+        return f"say in kbnav.toml which properties hold their names, perhaps as here, and give --kb {name}:\n{table}"
 
     def classes(self, kb: KnowledgeBase) -> Tried:
         found = kb.classes() if isinstance(kb, Shaped) else ()

@@ -38,7 +38,7 @@ def test_many_who_follow_a_run_of_another_worker_leave_the_database_alone_until_
         queue = RunQueue(Service(settings, ()), store, InMemorySaver(), secrets_of(settings))
 
         async def follow() -> list[str]:
-            return [event.data["kind"] async for event in queue.follow("run") if event]
+            return [event.data["kind"] async for events in queue.follow("run") for event in events]
 
         async def main() -> list[list[str]]:
             async with queue.running():

@@ -68,18 +68,6 @@ def test_examples_are_made_of_an_endpoint_and_of_an_skb_and_are_answered(fresh_h
             assert (answer["status"], answer["understood"]["unused"]) == ("answered", [])
 
 
-def test_a_follow_up_says_whom_it_was_read_of_to_those_with_whom_it_is_shared_too(page: Page, server: Server):
-    page.goto(server.url)
-    for number, question in enumerate((MARIE, "When was she born?")):
-        ask(page, question)
-        wait_for_the_end(page, number)
-    assert page.locator(".read").all_inner_texts() == ["Read as: date of birth of Marie Curie"]
-    page.locator("text=Share").last.click()
-    page.locator("text=Make the link").last.click()
-    page.goto(page.get_attribute(".shared-link", "href") or "")
-    page.wait_for_selector(".read >> text=date of birth of Marie Curie")
-
-
 def test_a_card_says_what_an_entity_is(page: Page, server: Server):
     page.goto(server.url)
     ask(page, MARIE)

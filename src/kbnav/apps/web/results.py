@@ -172,17 +172,15 @@ def sorted_rows(result: StoredTable, column: str, descending: bool) -> Sequence[
     bound: list[tuple[tuple[int, tuple[float, ...], str], int]] = []
     rest = array("L")
     for number, row in enumerate(result.rows()):
-        if row[place] is None:
+        if (cell := row[place]) is None:
             rest.append(number)
         else:
-            bound.append((_sort_key(row[place], result.head), number))
+            bound.append((_sort_key(cell, result.head), number))
     bound.sort(key=lambda one: one[0], reverse=descending)
     return array("L", [number for _, number in bound]) + rest
 
 
-def _sort_key(cell: Cell, table: AnswerTable) -> tuple[int, tuple[float, ...], str]:
-    if cell is None:
-        return (3, (), "")
+def _sort_key(cell: Term, table: AnswerTable) -> tuple[int, tuple[float, ...], str]:
     if (value := number(cell)) is not None:
         return (0, (value,), "")
     if day := date_of(cell):

@@ -342,9 +342,9 @@ class Store:
             )
             if not ended:
                 return None
-            text = json.dumps({"kind": "end", "status": status, "answer": answer})
-            number = run(f"{_ADD_EVENT} RETURNING number", (run_id, text, run_id))[0][0]
-            return StoredEvent(number, json.loads(text))
+            data = {"kind": "end", "status": status, "answer": answer}
+            number = run(f"{_ADD_EVENT} RETURNING number", (run_id, json.dumps(data), run_id))[0][0]
+            return StoredEvent(number, data)
 
     def ask_to_stop(self, run_id: str) -> None:
         """Tell the worker of a run, wherever it is, to stop it."""
@@ -359,10 +359,10 @@ class Store:
 
         A worker adds a run's events one after another; of two workers', the second finds the number taken.
         """
-        text, own = json.dumps(data), "HAVING EXISTS (SELECT 1 FROM web_runs WHERE id = ? AND worker = ?)"
+        own = "HAVING EXISTS (SELECT 1 FROM web_runs WHERE id = ? AND worker = ?)"
         statement = f"{_ADD_EVENT} {own} ON CONFLICT DO NOTHING RETURNING number"
-        rows = self._run(statement, (run_id, text, run_id, run_id, worker))
-        return StoredEvent(int(rows[0][0]), json.loads(text)) if rows else None
+        rows = self._run(statement, (run_id, json.dumps(data), run_id, run_id, worker))
+        return StoredEvent(int(rows[0][0]), data) if rows else None
 
     def events(self, run_id: str, after: int = 0) -> list[StoredEvent]:
         """The events of a run behind a number, in their order. Raises DataError where they are damaged."""

@@ -8,12 +8,10 @@ that the question did not ask for (10 %). A sheet of errors can be labelled in t
 from __future__ import annotations
 
 import csv
-import io
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
-from io import StringIO
 from itertools import chain
 from pathlib import Path
 from random import Random
@@ -21,7 +19,7 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
-from kbnav.answers.tables import AnswerTable, Ranking
+from kbnav.answers.tables import AnswerTable, Ranking, csv_text
 from kbnav.answers.tables import markdown_text as plain
 from kbnav.errors import DataError, QuerySyntaxError, UsageError
 from kbnav.evaluation.dataset_stats import query_shape
@@ -337,9 +335,7 @@ def write_sheet(run: SavedRun, path: Path, *, below: float = 0.05, count: int = 
     if not wrong:
         raise UsageError(f"no question that was answered has {metric} below {below}")
     drawn = set(Random(seed).sample(wrong, min(count, len(wrong))))
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    rows: list[Iterable[str]] = [COLUMNS]
     for name in wrong:
         if name in drawn:
             record, gold = run.records[name], run.gold[name]
@@ -348,8 +344,8 @@ def write_sheet(run: SavedRun, path: Path, *, below: float = 0.05, count: int = 
             found = _answer_text(outcome.ranking if outcome.table is None else outcome.table)
             told = (name, record.run.question, f"{scores[name][metric]:.4f}", kind)
             line = (*told, wanted, found, gold.query, outcome.query, "", "")
-            writer.writerow(f"'{text}" if text.startswith(_FORMULA) else text for text in line)
-    write_whole(path, out.getvalue())
+            rows.append([f"'{text}" if text.startswith(_FORMULA) else text for text in line])
+    write_whole(path, csv_text(rows))
     return len(drawn), len(wrong)
 
 
@@ -439,9 +435,7 @@ def _table(report: Report, runs: Sequence[RunReport], form: str, with_intervals:
         head = [r"\begin{table}", rf"\caption{{{said}}}", rf"\begin{{tabular}}{{llll{'r' * (1 + len(metrics))}}}"]
         end = [r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
         return "\n".join([*head, r"\toprule", body[0], r"\midrule", *body[1:], *end])
-    out = StringIO()
-    csv.writer(out, lineterminator="\n").writerows(rows)
-    return out.getvalue()
+    return csv_text(rows)
 
 
 def run_records(report: Report) -> list[dict[str, Any]]:

@@ -136,14 +136,21 @@ def _check_files(path: Path, progress: Progress) -> list[str]:
     return faults
 
 
+def _tried(recipe: Recipe, folder: Path) -> Recipe:
+    """The same, with lines that cannot be read put into a folder."""
+    updates = tuple(_tried(one, folder) for one in recipe.updates)
+    return recipe.model_copy(update={"bad": recipe.bad and folder / recipe.bad.name, "updates": updates})
+
+
 @contextmanager
-def _reread(path: Path, meta: Meta) -> Iterator[Source]:
-    """What an SKB's files say now, with its updates over it."""
+def _reread(path: Path, meta: Meta, aside: Path | None = None) -> Iterator[Source]:
+    """What an SKB's files say now, with its updates over it; lines that cannot be read go into the folder ``aside``."""
     if not meta.recipe:
         raise UsageError(f"{path} does not know its files: give the changed records with --nodes and --edges")
     here = Recipe.model_validate(meta.recipe).moved(path, Path())
     with ExitStack() as opened:
         folder = Path(opened.enter_context(TemporaryDirectory(prefix="kbnav-")))
+        here = _tried(here, aside) if aside else here
         source = here.source()
         for number, layer in enumerate(here.updates):
             build(source, folder / str(number), _BARE)
@@ -173,8 +180,8 @@ def difference(path: Path, records: Recipe | None = None) -> dict[str, Dropped]:
     with ExitStack() as opened:
         folder = Path(opened.enter_context(TemporaryDirectory(prefix="kbnav-")))
         old = opened.enter_context(SKB.open(path))
-        over = Updated(old, records.source()) if records else None
-        source: Source = over or opened.enter_context(_reread(path, old.meta))
+        over = Updated(old, _tried(records, folder).source()) if records else None
+        source: Source = over or opened.enter_context(_reread(path, old.meta, folder))
         build(source, folder / "new", _BARE)
         new = opened.enter_context(SKB.open(folder / "new"))
         fields = set[tuple[str, str]]()

@@ -85,7 +85,7 @@ export class History {
   item(one) {
     const here = one.query ? !this.current && one.query === kept("query") : one.id === this.current;
     const href = one.query ? `/#${new URLSearchParams({ query: one.query, kb: one.kb })}` : `/s/${encodeURIComponent(one.id)}`;
-    const title = h("a", { href, dir: "auto", "aria-current": here ? "page" : false }, h("span", { class: "title", title: one.query || one.title }, one.title),
+    const title = h("a", { href, "aria-current": here ? "page" : false }, h("span", { class: "title", dir: "auto", title: one.query || one.title }, one.title),
       h("small", {}, h("time", { datetime: new Date(one.made * 1000).toISOString() }, when(one.made)), one.query && ` · ${t("query.write")}`, this.called(one.kb) && ` · ${this.called(one.kb)}`));
     const files = !one.query && Object.entries(FORMS).map(([form, name]) => h("a", { href: `/api/sessions/${encodeURIComponent(one.id)}/${form}`, download: "" }, t("session.file", { form: name })));
     const menu = h("details", { class: "menu" }, h("summary", { "aria-label": t("session.menu", { title: brief(one.title) }), title: t("session.menu_short") }, icon("more")),

@@ -111,9 +111,12 @@ export class QueryView {
     const name = freshName();
     this.path = `/api/queries/${name}`;
     const ticking = this.clock();
+    const began = Date.now();
+    let took = "";
     const query = this.editor.value;
     try {
       const found = await call("/api/queries", "POST", { kb: this.run.kb, query, language: this.answer.language || "en", name });
+      took = t("run.seconds", { n: Number(((Date.now() - began) / 1000).toFixed(1)) });
       if (this.typed && (!this.title || [undefined, query].includes(this.ran))) {
         this.show(query, found);
       } else {
@@ -125,7 +128,7 @@ export class QueryView {
     }
     clearInterval(ticking);
     this.stop.hidden = true;
-    this.told.textContent = "";
+    this.told.textContent = took;
     this.button.disabled = false;
   }
 

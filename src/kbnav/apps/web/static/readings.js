@@ -5,6 +5,7 @@ import { h } from "./dom.js";
 import { icon } from "./menu.js";
 import { t } from "./text.js";
 
+const RIGHT_TO_LEFT = /[\u0590-\u08ff]/; // letters whose quotes would turn round among others
 const SHORT = 4; // conditions of a query that are said in a line
 
 /** What a query asks, as the server says it in words, on one line; nothing where that is long. */
@@ -41,12 +42,13 @@ const DOUBTS = {
   several: (about) => t("doubt.several", { about }),
   compared: (about) => t("doubt.compared", ofAll(about)),
   class: (about) => t("doubt.class", ofAll(about)),
+  copy: () => t("doubt.copy"),
 };
 
 /** What speaks against an answer, or with `note` what of a question without one was not understood and is not in the note, and `more`, in one box: what of the question was not used, and one line for each other kind; one that is newer than this page is told as it came. A whole date says its year. */
 export function doubts(found, read, note = undefined, more = "") {
   const unused = [...(read?.unused ?? []), ...found.flatMap(({ kind, about }) => (kind === "number" ? about.split(", ") : []))];
-  const words = [...new Set(unused)].filter((word) => !note?.includes(word)).map((word) => t("read.word", { word })).join(" ");
+  const words = [...new Set(unused)].filter((word) => !note?.includes(word)).map((word) => t("read.word", { word })).map((word) => (RIGHT_TO_LEFT.test(word) ? `\u2068${word}\u2069` : word)).join(" ");
   const lines = [words && h("p", { class: "unused", dir: "auto" }, t(note === undefined ? "read.unused" : "read.unread", { words })),
     ...found.flatMap(({ kind, about, text }) => (["number", "year"].includes(kind) ? [] : [h("p", { dir: "auto" }, DOUBTS[kind]?.(about) ?? text)])), more && h("p", {}, more)].filter(Boolean);
   return lines.length ? [h("div", { class: "message doubt", role: "note" }, icon("alert"), h("div", {}, lines))] : [];

@@ -44,6 +44,7 @@ class ResultView {
     this.drawn = h("div", { hidden: true });
     this.table = h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": t("rows.region") }, table);
     this.element = h("div", { class: result.rows === 1 && result.columns.length === 1 ? "result single" : "result" }, this.head(), this.table, this.drawn, this.problem, result.cut && h("p", { class: "soft" }, result.cut), this.pages = this.pager());
+    this.table.style.minHeight = `${2.1 * Math.min(result.rows, PAGE)}rem`; // until they are there
     this.load();
   }
 
@@ -114,6 +115,7 @@ class ResultView {
       if (turn !== this.asked) return; // another page was asked for meanwhile
       this.numbers = page.numbers;
       this.show(page);
+      this.table.style.minHeight = "";
       if (!this.kinds) this.offer(page.rows);
       this.state.total = page.total;
       this.problem.hidden = true;
