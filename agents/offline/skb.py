@@ -14,7 +14,6 @@ from kbnav.answers.language import fold, singular
 from kbnav.answers.lexicon import lexicon, why_unread
 from kbnav.answers.parsing import pronoun
 from kbnav.answers.relevance import content_words, relevance
-from kbnav.answers.tables import Term
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.questions import Mention, Path, Paths, Reading, Step, leftover, name_words, one_is_asked, read
 from kbnav.knowledge.skb.rdf import local_name, local_names
@@ -27,8 +26,6 @@ ANSWERS = 20
 _SEARCHES = 4
 _MENTIONS, _PATHS, _TRIES = 4, 3, 7
 """Names that paths are combined of, the longest; paths of each; combinations that are followed."""
-_ROOM = 11
-"""Steps of the path after which nothing more is tried: two to rank by text and one to finish are left."""
 _BY_TEXT = 50
 """Nodes that are near to the text, among which those at the paths' ends are looked for."""
 _SEARCH, _FOLLOW, _DESCRIBED = "search_entities", "search_neighbors", "vector_query"
@@ -66,6 +63,9 @@ class PreparedSkb:
 
 class SkbAgenda(Agenda):
     """Links the question's names, proposes paths of the schema, follows them, intersects them and ranks by text."""
+
+    room = 11
+    """Two steps to rank by text and one to finish are left."""
 
     def __init__(self, toolbox: Toolbox, schema: PreparedSkb, state: State, context: Context) -> None:
         super().__init__(toolbox, state, context)
@@ -127,7 +127,10 @@ class SkbAgenda(Agenda):
         nothing = f"Nothing here fits the names and the words of the question.{self._linked(mentions)}"
         why = why_unread(self.state["question"], self.language)
         self.note = f"{nothing} {why}".strip()
-        if self.steps:  # a finish before any look-up is refused
+
+    def end(self) -> Iterator[Calls]:
+        """See ``Agenda``; a finish before any look-up is refused."""
+        if self.steps:
             yield [(FINISH, self.note, {"nodes": []})]
 
     def _earlier(self) -> tuple[Mention, ...]:
@@ -244,8 +247,8 @@ class SkbAgenda(Agenda):
         if len(found) < self._schema.listed:
             return len(found)
         query = f"SELECT (COUNT(DISTINCT ?x) AS ?number) WHERE {{\n{self._body(paths)}\n}}"
-        rows = yield from self._rows(query, "How many are there in all?")
-        return int(rows[0][0].value) if rows and rows[0][0] else len(found)
+        table = yield from self.queried(query, "How many are there in all?")
+        return next((int(cell.value) for row in table.rows for cell in row if cell), len(found))
 
     def _whole(self, paths: Sequence[Path], found: Sequence[str]) -> Iterator[Calls]:
         """The number of all nodes at the end of the paths (without any, of the type), or their list, where it is long.
@@ -278,11 +281,9 @@ class SkbAgenda(Agenda):
         quantity, order = self.question.measure or ("", "DESC")
         asked = f"SELECT ?field (COUNT(*) AS ?number) (SAMPLE(?value) AS ?one) WHERE {{ {self._of(kind)} ; ?field "
         asked += f"?value {_COMPARABLE} }} GROUP BY ?field ORDER BY DESC(?number)"
-        rows = yield from self._rows(asked, "What do these have that can be compared?")
+        rows = (yield from self.queried(asked, "What do these have that can be compared?")).rows
         words = [known.adjectives.get(word, word) for word in free]
         text = " ".join(QUANTITIES.get(word, word) for word in (quantity, *words))
-        if rows is None:
-            return
         fields = [field.value for field, *_ in rows if field]
         dated = [field.value for field, _, one in rows if field and one and one.value[4:5] == "-"] or fields
         names = [unquote(field.rpartition("/")[2]).replace("_", " ").replace(":", " ") for field in fields]
@@ -304,8 +305,8 @@ class SkbAgenda(Agenda):
             query += " HAVING (COUNT(?value) > 0)"  # the mean of nothing is 0 in SPARQL
         else:
             query += f" GROUP BY ?x ORDER BY {order}(?number) ?x LIMIT {self._schema.listed}"
-        rows = yield from self._rows(query, "This compares them all.")
-        found = [(row[0], row[-1].value) for row in rows or () if row[0] and row[-1]]
+        rows = (yield from self.queried(query, "This compares them all.")).rows
+        found = [(row[0], row[-1].value) for row in rows if row[0] and row[-1]]
         if not found:
             return
         value = found[0][1]
@@ -479,17 +480,10 @@ class SkbAgenda(Agenda):
     def _nodes(self, calls: Calls, *, last: bool = False) -> Generator[Calls, None, list[str]]:
         """Have calls made, where there is room or they are the ``last``, and return the nodes that they show."""
         checked = self.checked(calls)
-        if last or len(self.state["path"]) < _ROOM or all(call.key in self.taken for call in checked):
+        if last or len(self.state["path"]) < self.room or all(call.key in self.taken for call in checked):
             yield calls
         steps = [self.taken.get(call.key) for call in checked]
         return [node for step in steps if step for node in step.nodes]
-
-    def _rows(self, query: str, thought: str) -> Generator[Calls, None, Sequence[Sequence[Term | None]] | None]:
-        """Have a query run, and return its rows; None where there is no room for it."""
-        yield from self._nodes(calls := [(QUERY, thought, {"query": query})])
-        if not any(call.key in self.taken for call in self.checked(calls)):
-            return None
-        return (self.context.tables.get(query) or self._kb.execute_query(query)).rows
 
     def _query(self, paths: Sequence[Path]) -> str:
         """SPARQL for what is at the end of all paths, or of the type; what most ways lead to comes first."""

@@ -227,8 +227,8 @@ class RunQueue:
 
     # Following
 
-    async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[StoredEvent | None]:
-        """The events of a run behind a number, as they happen, until its end; None now and then while nothing does.
+    async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[list[StoredEvent]]:
+        """The events of a run behind a number, as they happen, until its end; none now and then while nothing does.
 
         A run outside a session ends at once where the database fails.
         What a model is writing here meanwhile comes as an event ``draft`` of number 0.
@@ -238,20 +238,20 @@ class RunQueue:
             while True:
                 news.clear()
                 if self._broken.get(run_id) == AWAY:
-                    yield StoredEvent(after + 1, {"kind": "end", "status": "failed", "answer": failed_answer(AWAY)})
+                    yield [StoredEvent(after + 1, {"kind": "end", "status": "failed", "answer": failed_answer(AWAY)})]
                     return
                 # One that is answered here, or was to its end.
                 live = self._live.get(run_id) or (live if live and live.ended else None)
                 stored = live.stored if live else 0
                 if live is None or live.events is None:
                     # Looked at first, so that no event is missed.
-                    over = not await asyncio.to_thread(self._store.under_way, run_id)
+                    over = not await asyncio.to_thread(self._store.last_events, [run_id])
                     events = await asyncio.to_thread(self._store.events, run_id, after)
                 else:
                     events, over = live.since(after)
-                for event in events:
-                    after = event.number
-                    yield event
+                if events:
+                    after = events[-1].number
+                    yield events
                 if over:
                     return
                 async for draft in self._drafts(run_id, live, stored, news):
@@ -259,15 +259,15 @@ class RunQueue:
 
     async def _drafts(
         self, run_id: str, live: _Live | None, stored: int, news: asyncio.Event
-    ) -> AsyncGenerator[StoredEvent | None]:
-        """What a model writes for a run until more than ``stored`` events may be kept; None where nothing happens."""
+    ) -> AsyncGenerator[list[StoredEvent]]:
+        """What a model writes for a run until more than ``stored`` events may be kept; none where nothing happens."""
         seen = 0
         while True:
             try:
                 silence = min(LONGEST_SILENCE, 2 * TICK + self.before(run_id) / FAR)
                 await asyncio.wait_for(news.wait(), silence)
             except TimeoutError:
-                yield None
+                yield []
                 if self._live.get(run_id) is live and (live is None or live.events is None):
                     continue  # of one that waits here, or is another worker's, there is nothing until it is told
                 return
@@ -276,7 +276,7 @@ class RunQueue:
             news.clear()
             seen = live.version
             if draft := live.draft:
-                yield StoredEvent(0, self._hide.hidden_in(_draft_data(draft)))
+                yield [StoredEvent(0, self._hide.hidden_in(_draft_data(draft)))]
                 await asyncio.sleep(DRAFT_SECONDS)
 
     @contextmanager
@@ -484,9 +484,9 @@ class RunQueue:
             elif mine[run_id]:
                 live.cancellation.stop()
         followed = [run_id for run_id in list(self._listeners) if run_id not in self._live]
-        elsewhere = self._store.last_events(followed)
+        elsewhere = self._store.last_events(followed) if followed else {}
         for run_id in followed:
-            if elsewhere.get(run_id) != self._elsewhere.get(run_id, -1):  # it went on, or was deleted
+            if elsewhere.get(run_id) != self._elsewhere.get(run_id, -1):  # it went on, ended, or was deleted
                 self._notify(run_id)
         self._elsewhere = elsewhere
         for run_id, why in list(self._broken.items()):

@@ -231,7 +231,7 @@ def run(found: OwnRun, parts: ChatOf) -> RunData:
     responses={200: {"content": {"text/event-stream": {}}, "description": "Server-sent events."}},
     response_class=StreamingResponse,
 )
-def events(
+async def events(
     found: OwnRun,
     parts: ChatOf,
     after: Annotated[int, Query(ge=0, le=1 << 31)] = 0,
@@ -249,9 +249,9 @@ def events(
         yield "retry: 500\n\n"
         try:
             async with aclosing(parts.queue.follow(found.id, last)) as following:
-                async for event in following:
-                    if event is not None:
-                        yield sse_event(event.data, event.number or None)
+                async for events in following:
+                    if events:
+                        yield "".join(sse_event(event.data, event.number or None) for event in events)
                     else:
                         before = parts.queue.before(found.id)
                         yield sse_event({"kind": "waiting", "before": before}) if before else ": waiting\n\n"

@@ -42,6 +42,7 @@ const DOUBTS = {
   several: (about) => t("doubt.several", { about }),
   compared: (about) => t("doubt.compared", ofAll(about)),
   class: (about) => t("doubt.class", ofAll(about)),
+  copy: () => t("doubt.copy"),
 };
 
 /** What speaks against an answer, or with `note` what of a question without one was not understood and is not in the note, and `more`, in one box: what of the question was not used, and one line for each other kind; one that is newer than this page is told as it came. A whole date says its year. */
