@@ -27,13 +27,6 @@ def asked(replies: list[AIMessage], home: Path, **budget: object) -> Run:
     return ask(agent_of(replies, home, **budget), "How many?")
 
 
-def told(replies: list[AIMessage], home: Path, **budget: object) -> list[str]:
-    """The last message of each conversation that the model was shown."""
-    agent = agent_of(replies, home, **budget)
-    ask(agent, "How many?")
-    return [messages[-1].text for messages in agent.policy._model.seen]
-
-
 def names(result: int) -> AIMessage:
     return says(("finish", {"result": result}))
 

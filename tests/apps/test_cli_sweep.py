@@ -199,8 +199,7 @@ def test_things_without_names_are_told_by_class_with_a_table_that_can_be_pasted(
         if verdict == "fails":  # a property of Werk holds texts, of Ort none does
             pasted = tomllib.loads(labels.remedy.partition("\n")[2])["sparql"]
             assert pasted == {"mine": {"url": served.url, "labels": ["http://v.example/kurz"]}}
-            settings = Settings(kb="mine", sparql=pasted, home=tmp_path)
-            with open_kb(settings) as kb:
+            with open_kb(Settings(kb="mine", sparql=pasted, home=tmp_path)) as kb:
                 assert kb.labels(["d:w2"]) == {"d:w2": "a"}
 
 

@@ -11,7 +11,6 @@ from itertools import islice
 from threading import Barrier, Event
 
 import pytest
-import requests
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import empty_checkpoint
 
@@ -21,6 +20,7 @@ from kbnav.runs.database import Execute, Rows, open_postgres
 from kbnav.sessions.checkpoints import shared_sessions
 from kbnav.sessions.session import serializer
 from tests.apps.web.parts import MARIE, Explorer, Visit, served_process, until
+from tests.apps.web.test_sessions import reachable
 from tests.services import postgresql, stopped_postgresql
 
 YEAR = 365 * 24 * 3600.0
@@ -170,15 +170,6 @@ def test_while_the_database_is_away_requests_are_told_so_and_a_question_under_wa
             assert visit("GET", f"/api/runs/{run['id']}").json()["answer"]["text"] == "Polonium and radium."
 
 
-def refuses(url: str) -> bool:
-    """Whether nobody listens any more."""
-    try:
-        requests.get(f"{url}/health", timeout=10)
-    except requests.ConnectionError:
-        return True
-    return False
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("end", [subprocess.Popen.terminate, subprocess.Popen.kill])
 def test_several_workers_serve_one_address_and_end_with_the_process_that_started_them(fresh_home, database, end):
@@ -190,7 +181,7 @@ def test_several_workers_serve_one_address_and_end_with_the_process_that_started
         assert run["answer"]["text"] == "Marie Curie, Pierre Curie"
         end(process)
         process.wait(60)
-        until(lambda: refuses(url))
+        until(lambda: not reachable(url))
 
 
 def test_a_session_goes_on_from_what_was_written_last_whatever_the_servers_clocks_say(database):

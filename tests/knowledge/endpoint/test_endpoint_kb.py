@@ -261,6 +261,9 @@ def test_an_endpoint_that_takes_get_alone_works(served, tmp_path):
         assert kb.execute_query("SELECT ?p { ?p a shop:Lamp }").rows
 
 
+RDFS = "http://www.w3.org/2000/01/rdf-schema#"
+
+
 @pytest.mark.parametrize("vocabulary", ["", 'v:Person rdfs:label "Person" . v:Werk rdfs:label "Werk" .'])
 def test_of_each_class_without_known_labels_the_texts_that_look_like_names_are_its_labels(tmp_path, vocabulary):
     things = "".join(
@@ -268,14 +271,8 @@ def test_of_each_class_without_known_labels_the_texts_that_look_like_names_are_i
         f'v:group "A" ; v:size {n} . d:w{n} a v:Werk ; v:titel "Das Haus, Band {n}"@de . [] a v:Mass ; v:size {n} .\n'
         for n in range(9)
     )
-    prefixes = (
-        "@prefix v: <http://v.example/> . @prefix d: <http://d.example/> . "
-        "@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> ."
-    )
-    with (
-        serving(prefixes + things + vocabulary) as served,
-        open_kb(Settings(kb=served.url, home=tmp_path)) as kb,
-    ):
+    prefixes = f"@prefix v: <http://v.example/> . @prefix d: <http://d.example/> . @prefix rdfs: <{RDFS}> ."
+    with serving(prefixes + things + vocabulary) as served, open_kb(Settings(kb=served.url, home=tmp_path)) as kb:
         assert kb.get_entry("d:4").entity.label == "Schulz, Max (4)"
         assert [one.id for one in kb.search_entities("Schulz, Max (7)").entities] == ["d:7"]
         assert kb.labels(["d:w3"]) == {"d:w3": "Das Haus, Band 3"}

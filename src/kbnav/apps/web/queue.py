@@ -245,7 +245,7 @@ class RunQueue:
                 stored = live.stored if live else 0
                 if live is None or live.events is None:
                     # Looked at first, so that no event is missed.
-                    over = not await asyncio.to_thread(self._store.under_way, run_id)
+                    over = not await asyncio.to_thread(self._store.last_events, [run_id])
                     events = await asyncio.to_thread(self._store.events, run_id, after)
                 else:
                     events, over = live.since(after)
@@ -484,9 +484,9 @@ class RunQueue:
             elif mine[run_id]:
                 live.cancellation.stop()
         followed = [run_id for run_id in list(self._listeners) if run_id not in self._live]
-        elsewhere = self._store.last_events(followed)
+        elsewhere = self._store.last_events(followed) if followed else {}
         for run_id in followed:
-            if elsewhere.get(run_id) != self._elsewhere.get(run_id, -1):  # it went on, or was deleted
+            if elsewhere.get(run_id) != self._elsewhere.get(run_id, -1):  # it went on, ended, or was deleted
                 self._notify(run_id)
         self._elsewhere = elsewhere
         for run_id, why in list(self._broken.items()):

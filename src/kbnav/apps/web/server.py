@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-import os
 import signal
 import socket
 import sys
@@ -158,7 +157,7 @@ def _worker_app(settings: Settings) -> FastAPI:
 def _end_with_parent() -> None:
     if parent := multiprocessing.parent_process():
         parent.join()
-        os.kill(os.getpid(), signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
 
 
 def _address(host: str, listener: socket.socket) -> str:

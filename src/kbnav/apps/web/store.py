@@ -298,10 +298,6 @@ class Store:
         """A run by its id."""
         return next(self._runs("id = ?", run_id), None)
 
-    def under_way(self, run_id: str) -> bool:
-        """Whether there is such a run, and it has not ended."""
-        return bool(self._run(f"SELECT id FROM web_runs WHERE id = ? AND {_UNDER_WAY}", (run_id,)))
-
     def shared(self, share: str) -> StoredRun | None:
         """The run that a link shares."""
         return next(self._runs("share = ?", share), None)
@@ -371,10 +367,10 @@ class Store:
         return [StoredEvent(number, _event(data)) for number, data in rows]
 
     def last_events(self, run_ids: Sequence[str]) -> dict[str, int]:
-        """The number of each run's last event; 0 where it has none, and nothing of one that is not there."""
+        """The number of the last event of each run that is under way, of those that are named; 0 where it has none."""
         places = ", ".join("?" * len(run_ids))
         number = "COALESCE((SELECT MAX(number) FROM web_events WHERE run = id), 0)"
-        return dict(self._run(f"SELECT id, {number} FROM web_runs WHERE id IN ({places})", run_ids)) if run_ids else {}
+        return dict(self._run(f"SELECT id, {number} FROM web_runs WHERE id IN ({places}) AND {_UNDER_WAY}", run_ids))
 
     # Workers
 

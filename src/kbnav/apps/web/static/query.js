@@ -116,7 +116,7 @@ export class QueryView {
     const query = this.editor.value;
     try {
       const found = await call("/api/queries", "POST", { kb: this.run.kb, query, language: this.answer.language || "en", name });
-      took = t("run.seconds", { n: Number(((Date.now() - began) / 1000).toFixed(1)) });
+      took = t("run.seconds", { n: Math.max(0.1, Number(((Date.now() - began) / 1000).toFixed(1))) });
       if (this.typed && (!this.title || [undefined, query].includes(this.ran))) {
         this.show(query, found);
       } else {

@@ -164,15 +164,15 @@ async function plot(box, spec, label) {
   return label;
 }
 
-/** Years with the month and the day as a fraction; that before 1 is 0. */
+/** Years with the month and the day as a fraction; that before 1 is -1, or round ones before Christ would have no mark. */
 function year(cell) {
   const [, whole, month = 1, day = 1] = /^([+-]?\d+)(?:-(\d\d))?(?:-(\d\d))?/.exec(cell?.kind === "date" || cell?.kind === "number" ? cell.text : "") ?? [];
-  return whole === undefined ? undefined : Number(whole) + (month - 1) / 12 + (day - 1) / 365;
+  return whole === undefined ? undefined : Number(whole) - (whole <= 0) + (month - 1) / 12 + (day - 1) / 365;
 }
 
 function timeAxis(title) {
   const before = JSON.stringify(t("timeline.bc", { year: "#" })).split("#");
-  return { title, tickMinStep: 1, labelExpr: `datum.value > 0 ? format(datum.value, 'd') : ${before[0]}" + format(1 - datum.value, 'd') + "${before[1]}`, tickCount: 6 };
+  return { title, tickMinStep: 1, labelExpr: `datum.value > 0 ? format(datum.value, 'd') : ${before[0]}" + format(max(1, -datum.value), 'd') + "${before[1]}`, tickCount: 6 };
 }
 
 function drawTimeline({ columns, rows, kinds }, box) {
