@@ -49,8 +49,6 @@ def on_files(files: Any, config: Any, **_: Any) -> None:
         files.append(File.generated(config, name, content=text))
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """The page's text as the site shows it; a page with wide tables gets the columns beside it."""
-    if page.file.src_uri == "fidelity.md":
-        page.meta["hide"] = ["navigation", "toc"]
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """The page's text as the site shows it."""
     return _LIVE.sub(r"\1", _OUTSIDE.sub(r"\1", markdown))

@@ -399,6 +399,7 @@ def _run_one(number: int, call: Call, toolbox: Toolbox, context: Context) -> tup
         except StopRun as stopped:
             seen, error = Observation(str(stopped), ok=False), stopped
     seconds = round(time.monotonic() - began, 3)
+    context.found[number] = seen.data
     shown = f"{call.arguments.get('query', '')}\n{seen.text}"
     notes = notes_on(context.notes, shown, context.seen) if seen.ok else []
     lines = "\n".join(f"Note on {note.about}: {note.text}" for note in notes)

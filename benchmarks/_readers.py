@@ -22,6 +22,8 @@ MIX: dict[str, float] = {"browse": 60, "ask": 25, "download": 10, "heavy": 2, "h
 """What a reader does next, of a hundred times."""
 TOLD = {"heavy": {200, 422, 429, 504}, "hanging": {429, 502, 503, 504}}
 """Answers that are as they should be where 200 is not the only one: stopped at a limit, too busy, out of service."""
+LONGEST_SILENCE = 20.0
+"""Seconds after which a reader who waits must have been told a place in the line."""
 PATIENCE = 300.0
 """Seconds after which a reader gives up, which counts as lost."""
 
@@ -116,7 +118,11 @@ class Reader:
         session = json.loads((await send("POST", "/api/sessions", {"kb": "mini"}))[1])["id"]
         question, answer = self._chance.choice(list(self._answers.items()))
         run = json.loads((await send("POST", f"/api/sessions/{session}/questions", {"question": question}))[1])["id"]
-        last = (await send("GET", f"/api/runs/{run}/events"))[1].rpartition(b"data: ")[2]
+        began = time.perf_counter()
+        events = (await send("GET", f"/api/runs/{run}/events"))[1]
+        last = events.rpartition(b"data: ")[2]
+        if time.perf_counter() - began > LONGEST_SILENCE and b'"kind": "waiting", "before":' not in events:
+            raise ValueError("never told how many come before")
         if json.loads(last)["answer"]["text"] != answer:
             raise ValueError(f"another answer to {question}")
         self._result = run

@@ -30,6 +30,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from benchmarks._readers import PATIENCE
 from benchmarks._varied import varied
 
 from tests.apps.web.parts import Visit, served_process
@@ -129,7 +130,7 @@ def simple(url: str, asked: Iterator[tuple[str, str]], seconds: float) -> list[f
         began = time.perf_counter()
         if began > until:
             return sorted(taken)
-        told = visit("POST", "/api/ask", {"question": question, "kb": "mini"})
+        told = visit("POST", "/api/ask", {"question": question, "kb": "mini"}, timeout=PATIENCE)
         if told.status_code != 200 or told.json()["text"] != answer:
             raise AssertionError(f"lost: {told.text[:200]}")
         taken.append(time.perf_counter() - began)

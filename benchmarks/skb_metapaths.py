@@ -264,7 +264,7 @@ def print_table(agent: Agent, asked: Sequence[Question], words: Mapping[str, str
     runs = [ask(agent, text) for text in texts]
     seconds = time.perf_counter() - began
     lists = [run.outcome.ranking.ids if run.outcome.ranking else [] for run in runs]
-    scores = ranking_scores(ranks_in_lists(lists, [question.answers for question in asked]), METRICS).values
+    scores = ranking_scores(ranks_in_lists(lists, [question.answers for question in asked]), METRICS)
     if show:
         for number, question in enumerate(asked):
             values = " ".join(f"{scores[name][number]:.2f}" for name in METRICS)

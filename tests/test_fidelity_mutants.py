@@ -1,4 +1,4 @@
-"""Each row of docs/fidelity.md that is listed in data/fidelity_mutants.tsv has a test that fails when it is changed.
+"""Each row of benchmarks/results/fidelity.md in data/fidelity_mutants.tsv has a test that fails when it is changed.
 
 Rows whose tests need torch are tried by ``make train-test``, in its environment, and the others by ``make slow-test``.
 """
@@ -37,7 +37,7 @@ def named_by(row: str) -> list[str]:
     if row.startswith("tests/"):
         return [row]
     cells = [cells[4] for cells in ROWS if cells[0].startswith(row)]
-    assert cells, f"docs/fidelity.md has no row {row}"
+    assert cells, f"benchmarks/results/fidelity.md has no row {row}"
     return [f"{file}::{test}".removesuffix("::") for cell in cells for file, test in FILE.findall(cell)]
 
 

@@ -79,6 +79,7 @@ class Observation:
     ``rows`` is set where a query ran, and ``result`` where its result has a number; ``usage`` where the tool asked a
     model itself; ``nodes`` are the ids of an SKB's nodes in the text, in its order, and ``facts`` the links in it.
     ``lost``: the look-up was not answered in time. ``ran`` is the query that ran, where that is not the call's own.
+    ``data`` is what a search or look-up found, for rules.
     """
 
     text: str
@@ -90,6 +91,7 @@ class Observation:
     lost: bool = False
     result: int = 0
     ran: str = ""
+    data: object = None
 
     @classmethod
     def of_error(cls, error: KbnavError) -> Observation:
@@ -140,6 +142,8 @@ class Context:
     seen: str = ""
     """All that the model was shown before this call; an id that is not in it is new to it."""
     tables: dict[str, AnswerTable] = field(default_factory=dict)
+    found: dict[int, object] = field(default_factory=dict)
+    """What searches and look-ups of the run found, by the number of the step."""
     number: int = 0
     """What the result of a query is numbered by, so that it can be named; 0 outside a run."""
     results: Mapping[int, Step] = field(default_factory=dict)

@@ -60,7 +60,7 @@ def search_entities(context: Context, thought: str, query: str, kind: SearchKind
     """
     limit = context.shown.entities
     result = context.kb.search_entities(query, language=context.language, limit=limit, kind=kind)
-    return Observation(search_text(result, query, context.shown))
+    return Observation(search_text(result, query, context.shown), data=result)
 
 
 def get_entry(context: Context, thought: str, entity_id: str, properties: str = "") -> Observation:

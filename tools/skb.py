@@ -31,7 +31,7 @@ from kbnav.tools.show import (
     search_text,
     value_text,
 )
-from kbnav.tools.walking import described, link_lines, once
+from kbnav.tools.walking import described, link_lines, neighborhood, once
 from kbnav.tools.wikidata import run_query
 
 _MOST = 50
@@ -165,14 +165,7 @@ def search_neighbors(
 def _linked(
     context: Context, entity_id: str, *, query: str, relation: str, direction: Direction, limit: int
 ) -> Observation:
-    found = context.kb.search_neighbors(
-        entity_id,
-        relation=relation or None,
-        direction=direction,
-        query=query,
-        language=context.language,
-        limit=limit,
-    )
+    found = neighborhood(context, entity_id, relation, direction, query, limit)
     if not found.edges:
         return Observation(neighborhood_text(found, context.shown))
 

@@ -133,15 +133,15 @@ class Toolbox:
     ) -> Toolbox:
         """The functions that work on this knowledge base, less those named. Raises UsageError for an unknown name.
 
-        ``more`` are tools of others (``own_tool``). ``also`` are capabilities that the knowledge base lacks and
-        the functions make up for.
+        ``more`` are tools of others (``own_tool``); a name of these functions adds nothing. ``also`` are capabilities
+        that the knowledge base lacks and the functions make up for.
         """
         names = [function.__name__ for function in functions]
         unknown = [name for name in without if name not in names]
         if unknown:
             raise UsageError(f"no tool {', '.join(unknown)} to leave out; the tools are: {', '.join(names)}")
         kept = [function for function in functions if function.__name__ not in without]
-        added = [own_tool(one) for one in more]
+        added = [own_tool(one, names) for one in more if one not in names]
         toolbox = cls([*kept[:-1], *added, *kept[-1:]], kb.capabilities | also)
         toolbox._own = frozenset(one.__name__ for one in added)
         return toolbox
@@ -231,21 +231,20 @@ def _as_table(seen: object) -> AnswerTable | None:
     return seen if isinstance(seen, AnswerTable) and len(seen) else None
 
 
-def own_tool(given: Any) -> ToolFunction:
+def own_tool(given: Any, others: Sequence[str]) -> ToolFunction:
     """A tool that kbnav does not come with.
 
     ``given`` is ``module:function``, the name that an installed package gives it, a function, or a LangChain tool.
-    Raises UsageError where there is none, or where it is no function that a model can be told of.
+    ``others`` are the names of the system's, for the error. Raises UsageError where there is none, or where it is no
+    function that a model can be told of.
     """
     name = given if isinstance(given, str) else name_of(given)
     try:
         found = named(given, GROUP) if isinstance(given, str) else given
         found = _of_langchain(found) if hasattr(found, "args_schema") else found
     except KeyError:
-        known = [point.name for point in points(GROUP)]
-        there = (
-            f"there are: {', '.join(known)}" if known else "no installed package has one; module:function is one's own"
-        )
+        known = [*others, *(point.name for point in points(GROUP))]
+        there = f"there are: {', '.join(known)}; module:function is one's own"
         raise UsageError(f"no tool {name!r}{did_you_mean(name, known)}; {there}") from None
     try:
         if list(signature(found).parameters)[:2] != ["context", "thought"]:

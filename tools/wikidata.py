@@ -54,7 +54,7 @@ def search_entities(context: Context, thought: str, query: str, kind: SearchKind
     limit = context.shown.entities
     result = context.kb.search_entities(query, language=context.language, limit=limit, kind=kind)
     partial = is_mirror(context.kb.state())
-    return Observation(search_text(result, query, context.shown, begins=True, unlabelled=partial))
+    return Observation(search_text(result, query, context.shown, begins=True, unlabelled=partial), data=result)
 
 
 _ID = re.compile(r"\bP[1-9]\d*\b", re.IGNORECASE)
@@ -95,7 +95,7 @@ def get_entry(context: Context, thought: str, entity_id: str, properties: str = 
     kept, around = replace(kept, statements=tuple(first)), _around(context, entry.entity.id)
     is_class = [line for line in around if line.startswith(CLASS)]
     lines = [entry_text(entry, kept, context.shown, about=is_class), *(one for one in around if one not in is_class)]
-    return Observation("\n".join(lines), usage=usage)
+    return Observation("\n".join(lines), usage=usage, data=replace(kept, statements=entry.statements))
 
 
 def of_properties(entry: Entry, wanted: Iterable[str], shown: Shown) -> Observation:
@@ -356,7 +356,7 @@ def search_neighbors(
         language=context.language,
         limit=offset + context.shown.edges,
     )
-    return Observation(neighborhood_text(found, context.shown, offset=offset))
+    return Observation(neighborhood_text(found, context.shown, offset=offset), data=found)
 
 
 def vector_query(context: Context, thought: str, text: str, kind: str = "item") -> Observation:

@@ -12,21 +12,17 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kbnav.agents.offline.observations import Search, SearchHit
-from kbnav.agents.offline.policy import FITS, QUANTITIES, ROOM, Agenda, Calls, leaves_too_much, told_words, unused_words
-from kbnav.answers.language import fold, singular
-from kbnav.answers.lexicon import lexicon
-from kbnav.answers.parsing import Phrase, Question, beyond
+from kbnav.agents.offline.observations import NOTHING, first
+from kbnav.agents.offline.policy import FITS, QUANTITIES, Agenda, Calls, best_of
+from kbnav.answers.language import lexicon, singular
+from kbnav.answers.parsing import Phrase, Question
 from kbnav.answers.relevance import relevance
+from kbnav.answers.tables import AnswerTable
+from kbnav.knowledge.base import Entity, SearchResult
 from kbnav.knowledge.endpoint.search import named_in
-from kbnav.runs.trajectory import FINISH, QUERY, Understood
+from kbnav.runs.trajectory import FINISH, Understood
 
 _SEARCHES, _ANCHORS, _LIMIT, _LINKS = 5, 3, 40, 8
-_NUMBERED = re.compile(r"[\w'’-]+(?:, [\w'’-]+)? \(\d+\)")
-"""A name as catalogues have it, of which no word alone is enough: Schulz, Max (4)."""
-_ID = r"(?:<[^<>\s]+>|[A-Za-z][\w-]*:[^\s()]+)"
-_CELL = re.compile(rf"(?P<id>{_ID})(?: \((?P<label>.*)\))?")
-NOTHING = Search("", "none")
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _CALLED = frozenset(["named", "called", "titled", "heisst", "heissen", "namens", "nommé", "nommée", "appelle", "llama"])
 _MOMENT = 'REGEX(STR({0}), "^-?[0-9]{{4}}(-|$)")'
@@ -79,78 +75,75 @@ class Link(NamedTuple):
 class Reading:
     """A question with the class it asks for (empty where unknown), what it names, and the links found for these."""
 
-    question: Question
     target: str
     label: str
     anchors: tuple[Anchor, ...]
     members: str
     """That ?answer is of the class, as a pattern."""
+    lost: list[str]
+    """Names that nothing has."""
     links: list[tuple[Anchor, Link]] = field(default_factory=list)
     number: Link | None = None
 
-    @property
-    def beyond(self) -> str:
-        """Why the rules do not reach the question; empty where they may."""
-        if why := beyond(self.question, {word for anchor in self.anchors for word in _words(anchor.text)}):
-            return why
-        noun = self.question.noun
-        if noun and self.target and not named_in(noun.text, self.label):
-            return f"“{noun.text}” is no class here"
-        return "" if self.target or self.anchors else "it names no class and no thing that is known here"
 
-    @property
-    def unused(self) -> tuple[str, ...]:
-        """Words of the question that are left out."""
-        labels = [self.label, *(" ".join(link.names) for _, link in self.links)]
-        if self.number and self.question.measure:
-            name = self.question.measure[0]
-            labels += [*self.number.names, name, QUANTITIES.get(name, "")]
-        named = set().union(*(_stems(fold(anchor.text)) for anchor, _ in self.links))
-        known = [fold(label) for label in labels if label]
-
-        def says(word: str) -> bool:
-            return _stems(fold(word)) <= named or any(relevance(f"{fold(word)} {singular(word)}", known))
-
-        return unused_words(self.question, says)
-
-
-def read(question: Question, searches: Mapping[str, Search]) -> Reading:
+def read(question: Question, searches: Mapping[str, SearchResult]) -> Reading:
     """Link the phrases: the class first, that behind "which" before others, then names.
 
     A phrase names a thing of that name; what looks like a name, what is most like it, or a value.
     """
     everything = [phrase for phrase in question.phrases if len(phrase.text) > 1]
-    target: SearchHit | None = None
+    target: Entity | None = None
     anchors: dict[Anchor, None] = {}
     asked: Phrase | None = None
+    lost = list[str]()
     for phrase in sorted(everything, key=lambda phrase: not phrase.noun):
-        one = searches.get(phrase.text, NOTHING).first("class")
+        one = first(searches.get(phrase.text, NOTHING), of_class=True)
         words = named_in(phrase.text, _name(one)) if one else 0
         asked_for = phrase.noun or question.asks not in ("time", "place")  # "published" is no publisher there
         if one and asked_for and words and (not phrase.named or words == len(_words(phrase.text))):
             target, asked = one, phrase
             break
-    for phrase in everything:
-        search = searches.get(phrase.text, NOTHING)
-        thing = search.first("thing")
-        text = " | ".join(search.matched) if search.rung == "shorter" else phrase.text
-        quoted = re.search(rf'["“„«]{re.escape(phrase.text)}["“”»]', question.text)
-        if phrase is asked or (quoted and search.rung == "shorter"):  # what is quoted is named in full
+    rests = {phrase: rest for phrase in everything if (rest := _rest(phrase, searches))}
+    for phrase in (*everything, *rests.values()):
+        if phrase is asked:
             continue
-        if thing and _stems(_name(thing)) == _stems(text):
+        search = searches.get(phrase.text, NOTHING)
+        thing, unknown = first(search, of_class=False), search.rung in ("none", "near")
+        text = search.matched if search.rung == "shorter" else phrase.text
+        other = phrase in rests or search.properties or first(search, of_class=True)
+        if phrase.whole and search.rung == "shorter":
+            lost.append(phrase.text)
+        elif thing and _stems(_name(thing)) == _stems(text):
             # What is called so has it as a value; what is linked to a thing of that name is something else.
             so = target is not None and not _CALLED.isdisjoint(_words(question.text))
             anchors[Anchor(_name(thing)) if so else Anchor(_name(thing), thing.id, exact=True)] = None
-        elif phrase.named and search.rung != "near" and not search.first("class") and (thing or search.rung == "none"):
-            anchors[Anchor(phrase.text, thing.id if thing else "")] = None
+        elif search.rung == "none" and not phrase.noun and phrase.text[:1].isupper():
+            anchors[Anchor(phrase.text)] = None
+        elif phrase.named and thing and not (unknown or other):
+            anchors[Anchor(phrase.text, thing.id)] = None
+        elif unknown and not other and (phrase.noun or phrase.text[:1].isupper()):
+            lost.append(phrase.text)
     found = tuple(anchors)[:_ANCHORS]
     if target is None:
-        return Reading(question, "", "", found, "")
+        return Reading("", "", found, "", lost)
+    noun = question.noun
+    if noun and noun.text not in lost and not named_in(noun.text, _name(target)):
+        lost.append(noun.text)
     told = "FILTER(!isBlank(?answer)) " if question.kind == "values" else ""  # nobody can read a node without a name
-    return Reading(question, target.id, _name(target), found, f"?answer a {target.id} . {told}")
+    return Reading(target.id, _name(target), found, f"?answer a {target.id} . {told}", lost)
 
 
-def _name(one: SearchHit) -> str:
+def _rest(phrase: Phrase, searches: Mapping[str, SearchResult]) -> Phrase | None:
+    """The words of a phrase beside those of a class or property in it, as "Rheinbuch" of "Verlag Rheinbuch"."""
+    search, words = searches.get(phrase.text, NOTHING), phrase.text.split()
+    found = set().union(*(_stems(_name(one)) for one in (*search.entities, *search.properties)))
+    left = [word for word in words if not _stems(word) <= found]
+    if phrase.whole or first(search, of_class=False) or not 0 < len(left) < len(words):
+        return None
+    return Phrase(" ".join(left), named=phrase.named or left[0][:1].isupper())
+
+
+def _name(one: Entity) -> str:
     return one.alias or one.label
 
 
@@ -167,59 +160,41 @@ class EndpointAgenda(Agenda):
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
-        seen, self._has = self.seen, dict[str, None]()
-        if numbered := _NUMBERED.search(re.sub(r'"[^"]*"', "", self.question.text)):
-            yield from self._declined(f"“{numbered[0]}” may be one name: put it in quotation marks")
-            return
-        phrases = sorted(self.question.phrases, key=lambda phrase: not (phrase.noun or phrase.named))
+        question, seen, self._has = self.question, self.seen, dict[str, None]()
+        phrases = sorted(question.phrases, key=lambda phrase: not (phrase.noun or phrase.named))
         wanted = [phrase for phrase in phrases if len(phrase.text) > 1][:_SEARCHES]
         yield [("search_entities", f"Looking up “{phrase.text}”.", {"query": phrase.text}) for phrase in wanted]
-        reading = read(self.question, seen.searches)
-        why, final = reading.beyond, ""
-        if not why:
+        more = [rest for phrase in wanted if (rest := _rest(phrase, seen.searches))]
+        yield [("search_entities", f"Looking up “{phrase.text}”.", {"query": phrase.text}) for phrase in more]
+        reading, final = read(question, seen.searches), ""
+        pointing = question.pronoun and not reading.anchors
+        if not (pointing or question.comparative) and (reading.target or reading.anchors):
             final = yield from self._final(reading)
-            left, why = (
-                reading.anchors[len(reading.links) :],
-                "they know no such question; names stand in quotation marks",
-            )
-            if reading.label:
-                why = f"they cannot ask this of {reading.label} alone"
-            if left:
-                why = f"“{left[0].text}” is not linked to {reading.label} by one property or two"
-                why = why if reading.label else f"no property of “{left[0].text}” fits the words"
-            if self._has and not final:
-                why += f"; there are: {', '.join(list(self._has)[:_LINKS])}"
-            if final and seen.rows.get(final):
-                meant = told_words(self.question, reading.unused, self.language, final)
-                self.understood, shown = Understood(unused=meant), seen.cells[final]
-                counted = "COUNT(" in final and shown and shown[0][0].isdigit()
-                rows = int(shown[0][0]) if counted else seen.rows[final]
-                of_class, unused = not reading.links and reading.number is None, reading.unused
-                noun = self.question.noun
-                needed = of_class or (noun is not None and set(noun.text.split()) <= set(unused))
-                if not leaves_too_much(self.question, unused, self.language, rows=rows, all_needed=needed):
-                    yield [(FINISH, FITS, {})]
-                    return
-                why = f"an answer would leave out {' and '.join(f'“{word}”' for word in unused)}"
-        unknown = [self._unknown(one) for one in reversed(seen.searches) if one[:1].isupper()]
-        if self.state["history"] and not (reading.target or reading.anchors):
-            yield from self._declined("what goes on from an earlier question is not read: ask it whole")
+        unused = self.unused(_labels(reading, question), [anchor.text for anchor in reading.anchors], final)
+        if final and seen.rows.get(final) and not reading.lost:
+            table = seen.table(final)
+            counted = "COUNT(" in final and table.rows and table.rows[0][0]
+            rows = int(counted.value) if counted else seen.rows[final]
+            needed = (not reading.links and reading.number is None) or table.boolean is False
+            year = any(map(str.isdigit, unused))
+            if not (year or self.leaves_too_much(unused, rows=rows, all_needed=needed)):
+                self.understood = Understood(unused=self.told_words(unused, final))
+                yield [(FINISH, FITS, {"answer": self._sentence(reading, table)})]
+                return
+        if self.state["history"] and (pointing or not (reading.target or reading.anchors)):
+            self.note = self.told["whole"]
             return
-        told = (reading.beyond or (self._has and not final)) and (reading.target or reading.anchors)
-        yield from self._declined(why if told else next(filter(None, unknown), why))
+        left = reading.anchors[len(reading.links) :] if reading.target else ()
+        lost = reading.lost or [one.text for one in reading.anchors[len(reading.links) :] if not one.id]
+        why = [one.text for one in left] or unused or [one.text for one in reading.anchors]
+        self.decline([] if lost else why, lost, () if final else list(self._has)[:_LINKS])
 
-    def _unknown(self, text: str) -> str:
-        """That nothing has a name that was searched for, and what may be meant; empty where something has it."""
-        search = self.seen.searches.get(text, NOTHING)
-        known = search.properties or search.first("class") or search.rung in ("exact", "fulltext")
-        near = search.first("thing")
-        meant = f" (is “{_name(near)}” meant?)" if near else ""
-        return "" if known else f"nothing here is named “{text}”{meant}"
-
-    def _declined(self, why: str) -> Iterator[Calls]:
-        if not self.seen.rows:  # that there is no answer may be said once a query has run
-            yield [(QUERY, "Is there anything here at all?", {"query": "ASK { ?thing ?property ?value }"})]
-        yield [(FINISH, f"These rules find no answer: {why}.", {"no_answer": True})]
+    def _sentence(self, reading: Reading, table: AnswerTable) -> str:
+        """The answer in words where a bare yes or no would not say what is so; else empty."""
+        if table.boolean is None:
+            return ""
+        other, link = reading.links[1]
+        return f"✓ ({link.names[0]}: {other.text})" if table.boolean else f"✗ ({self.told['no']})"
 
     def _final(self, reading: Reading) -> Generator[Calls, None, str]:
         """Run the query that answers, and return it; empty where something is not linked."""
@@ -231,7 +206,7 @@ class EndpointAgenda(Agenda):
         if not (reading.anchors or listed or question.kind != "values" or question.measure):
             return ""
         narrower = f"ASK {{ ?class rdfs:subClassOf {reading.target} FILTER(?class != {reading.target}) }}"
-        if reading.target and (yield from self._rows(narrower, "Has the class subclasses, whose members it has too?")):
+        if reading.target and (yield from self.holds(narrower, "Has the class subclasses, whose members it has too?")):
             reading.members = reading.members.replace(" a ", " a/rdfs:subClassOf* ", 1)
         pattern = reading.members
         for place, anchor in enumerate(reading.anchors):
@@ -244,15 +219,15 @@ class EndpointAgenda(Agenda):
         pattern = pattern.strip()
         final = f"SELECT DISTINCT ?answer WHERE {{ {pattern} }}"
         number_of = f"ASK {{ {pattern} FILTER(isNumeric(?answer)) }}"
-        if question.kind == "count" and (reading.target or not (yield from self._rows(number_of, "Is it a number?"))):
+        if question.kind == "count" and (reading.target or not (yield from self.holds(number_of, "Is it a number?"))):
             final = f"SELECT (COUNT(DISTINCT ?answer) AS ?count) WHERE {{ {pattern} }}"
         elif question.measure:
             reading.number = number = yield from self._number(pattern, question.measure[0])
             if number is None:
                 return ""
-            sorted_by = f"?answer {'/'.join(number.properties)} ?measure . }} ORDER BY {question.measure[1]}(?measure)"
-            final = f"SELECT DISTINCT ?answer WHERE {{ {pattern} {sorted_by} LIMIT 1"
-        yield from self._rows(final, "This asks for it in the properties found.")
+            pattern += f" ?answer {'/'.join(number.properties)} ?measure ."
+            final = best_of("?answer", pattern, "?measure", question.measure[1])
+        yield from self.queried(final, "This asks for it in the properties found.")
         return final
 
     def _whether(self, reading: Reading) -> Generator[Calls, None, str]:
@@ -260,13 +235,13 @@ class EndpointAgenda(Agenda):
         both = [anchor for anchor in reading.anchors if anchor.id]
         if len(both) != 2:
             return ""
+        one, other = (anchor.id for anchor in both)
         for anchor in both:
             link = yield from self._linked(reading, anchor)
             if link and link.way in _TO_THING and _TO_THING[link.way][0] == 1:
-                reading.links = [(one, link) for one in both]
-                (one, other), edge = (anchor.id for anchor in both), link.properties[0]
+                reading.links, edge = [(one, link) for one in both], link.properties[0]
                 final = f"ASK {{ {{ {one} {edge} {other} }} UNION {{ {other} {edge} {one} }} }}"
-                yield from self._rows(final, f"Are they linked by {link.names[0]}?")
+                yield from self.queried(final, f"Are they linked by {link.names[0]}?")
                 return final
         return ""
 
@@ -277,6 +252,7 @@ class EndpointAgenda(Agenda):
         rest = [word for word in _words(question.text) if word not in taken]
         thought = f"Which properties lie between {anchor.id or f'“{anchor.text}”'} and what is asked for?"
         moment = f" FILTER({_MOMENT.format('?answer')})" if question.asks == "time" and not reading.target else ""
+        moment += " FILTER(isIRI(?answer))" if question.kind == "yes-no" else ""
         for hops in (1, 2) if reading.target else (1,):
             edges = ("?p", "?q")[:hops]
             parts = [
@@ -297,7 +273,7 @@ class EndpointAgenda(Agenda):
                 return link
             begins = {word[0] for word in rest}  # as forms of a verb do: "born", birth
             alike = [one for one in links if begins & {word[0] for word in _words(one.names[0])}]
-            if question.asks in ("time", "place") and len(alike) == 1:
+            if (question.asks in ("time", "place") or question.kind == "yes-no") and len(alike) == 1:
                 return alike[0]
         return None
 
@@ -334,20 +310,26 @@ class EndpointAgenda(Agenda):
             f"SELECT ?way {edges} (COUNT(DISTINCT ?answer) AS ?n) WHERE {{ {pattern} }} "
             f"GROUP BY ?way {edges} ORDER BY {first}DESC(?n) LIMIT {_LIMIT}"
         )
-        rows = yield from self._rows(query, thought)
+        table = yield from self.queried(query, thought)
         found = []
-        for row in rows:
-            cells = [match for match in map(_CELL.fullmatch, row[1:-1]) if match]
-            if cells and row[0].isdigit() and row[-1].isdigit():
-                names = tuple(match["label"] or match["id"].rpartition(":")[2] for match in cells)
-                found.append(Link(int(row[0]), tuple(match["id"] for match in cells), names, int(row[-1])))
+        for way, *cells, members in table.rows:
+            properties = [(id_, cell) for cell in cells if (id_ := table.entity(cell))]
+            if properties and way and members:
+                ids, names = (
+                    tuple(id_ for id_, _ in properties),
+                    tuple(table.label(cell) or id_.rpartition(":")[2] for id_, cell in properties),
+                )
+                found.append(Link(int(way.value), ids, names, int(members.value)))
         return found
 
-    def _rows(self, query: str, thought: str) -> Generator[Calls, None, list[list[str]]]:
-        """The rows of a query, which is run unless it was; none where there is no room to run it."""
-        if query not in self.seen.rows and len(self.state["path"]) < ROOM:
-            yield [(QUERY, thought, {"query": query})]
-        return self.seen.cells.get(query, [])
+
+def _labels(reading: Reading, question: Question) -> list[str]:
+    """What a query stands for: its class, the properties, the number that it sorts by."""
+    labels = [reading.label, *(" ".join(link.names) for _, link in reading.links)]
+    if reading.number and question.measure:
+        name = question.measure[0]
+        labels += [*reading.number.names, name, QUANTITIES.get(name, "")]
+    return labels
 
 
 def _best(links: Sequence[Link], words: str, *, sure: bool) -> Link | None:

@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
+
+from rapidfuzz import fuzz
 
 from kbnav.agents.common.answering import without_retryable
 from kbnav.agents.common.state import Policy, Reply, State, all_steps, next_turn
 from kbnav.agents.offline.observations import Seen
-from kbnav.answers.language import fold
-from kbnav.answers.lexicon import lexicon
-from kbnav.answers.parsing import Question, read_question
-from kbnav.answers.relevance import content_words
-from kbnav.runs.trajectory import FINISH, Call, Understood
+from kbnav.answers.language import fold, lexicon, reads, singular, why_unread
+from kbnav.answers.parsing import read_question
+from kbnav.answers.relevance import content_words, relevance
+from kbnav.answers.tables import AnswerTable
+from kbnav.runs.trajectory import FINISH, QUERY, Call, Understood
 from kbnav.tools.context import Context
 from kbnav.tools.several import alone, within
 from kbnav.tools.toolbox import Toolbox
 
 Calls = list[tuple[str, str, dict[str, Any]]]
 """Calls that are made together: the tool, thought and arguments of each."""
-ROOM = 13
-"""Steps of the path after which no further query is begun: one to count and one to finish are left."""
 FITS = "The query has rows and fits the question as far as words can tell."
-QUANTITIES = {"mass": "mass weight", "cost": "price cost", "expensive": "price cost", "cheapest": "price cost"}
-"""Words that names of numbers have, for words of a question that they do not share."""
+_PRICE = "price cost preis prix precio"
+QUANTITIES = {
+    "mass": "mass weight gewicht masse poids peso",
+    **dict.fromkeys(("cost", "expensive", "cheapest", "price"), _PRICE),
+}
+"""Words that names of numbers have, in several languages, for words of a question that they do not share."""
 _MOST_UNUSED, _MANY = 2, 50
+_MISSPELLED = 85
+"""Of 100, how alike a word and what may be meant are."""
 
 
 class Agenda(ABC):
@@ -37,29 +44,121 @@ class Agenda(ABC):
     """How the question was read."""
     note: str = ""
     """What to tell where nothing answers."""
+    room = 13
+    """Steps of the path after which no further query is begun: one to count and one to finish are left."""
 
     def __init__(self, toolbox: Toolbox, state: State, context: Context) -> None:
         self.toolbox, self.state, self.context, self.language = toolbox, state, context, context.language
         self.steps = without_retryable(all_steps(state))
         self.taken = {step.call.key: step for step in self.steps}
         self.question = read_question(state["question"], self.language)
+        self.told = lexicon(context.answer_language).told or lexicon("en").told
 
     @cached_property
     def seen(self) -> Seen:
         """What the steps showed."""
-        return Seen.of(self.steps)
+        return Seen(self.steps, self.toolbox, self.context)
 
     @abstractmethod
     def calls(self) -> Iterator[Calls]:
         """Calls, turn by turn. Those that were all made are passed over, and what follows can use their results."""
 
+    def end(self) -> Iterator[Calls]:
+        """The end without an answer, which can be said once a query has run."""
+        if self.seen.rows:
+            yield [(FINISH, self.note, {"no_answer": True})]
+
     def reply(self) -> Reply:
         """The first calls that are not yet made; none at the end."""
-        for wanted in self.calls():
+        for wanted in chain(self.calls(), self.end()):
             new = [call for call in self.checked(wanted) if call.key not in self.taken]
             if new:
                 return Reply(new, understood=self.understood if new[0].tool == FINISH else None)
         return Reply(note=self.note, understood=self.understood)
+
+    def queried(self, query: str, thought: str) -> Generator[Calls, None, AnswerTable]:
+        """The result of a query, which is run unless it was; empty where there is no room to run it."""
+        if query not in self.seen.rows and len(self.state["path"]) < self.room:
+            yield [(QUERY, thought, {"query": query})]
+        return self.seen.table(query) if query in self.seen.rows else AnswerTable()
+
+    def holds(self, query: str, thought: str) -> Generator[Calls, None, bool]:
+        """Whether an ASK query is true."""
+        return bool((yield from self.queried(query, thought)).boolean)
+
+    def unused(self, labels: Iterable[str], names: Iterable[str], query: str) -> tuple[str, ...]:
+        """Words of the question, in their order, that nothing in a query stands for.
+
+        ``labels`` are those of its ids, which a word may be like; ``names`` are texts that the question has as well. In
+        a language that is not read a word stands for a label only as it is spelled in it, and for a name in any ending:
+        "открыл" (discovered) is no "место открытия" (place of discovery).
+        """
+        question, words = self.question, lexicon(self.language)
+        named, known = {word for name in names for word in fold(name).split()}, [*filter(None, map(fold, labels))]
+        if "ORDER BY" in query and question.measure:
+            named |= set(map(fold, words.measures))
+            known.append(fold(question.measure[0]))
+        stems = set(map(singular, named))
+
+        def says(word: str) -> bool:
+            plain, folded = fold(word), fold(f"{word} {words.verbs.get(word.casefold(), '')}").strip()
+            if plain in named or singular(plain) in stems or plain in words.measures:
+                return plain in named or singular(plain) in stems
+            if reads(self.language):
+                return any(relevance(f"{folded} {singular(plain)}", known))
+            spelled = {*named, *chain.from_iterable(map(content_words, known))}
+            return any(plain.startswith(one) and len(plain) - len(one) < 3 for one in spelled if len(one) > 2)
+
+        read = [word for phrase in question.phrases for word in phrase.text.split() if content_words(fold(word))]
+        more = [*question.strict, *(str(year) for _, year in question.years)]
+        return tuple(dict.fromkeys(word for word in (*read, *more) if not says(word)))
+
+    def told_words(self, unused: Sequence[str], query: str) -> tuple[str, ...]:
+        """Those of the words that a query leaves out that mean something beside it, and a second question word.
+
+        Neither words of little meaning do, nor what the question word says ("in which year"), nor a superlative that
+        sorts.
+        """
+        words, question = lexicon(self.language), self.question
+        said = {*words.light, *question.hint.split(), *(words.measures if "ORDER BY" in query else ())}
+        return (*(one for one in unused if fold(one) not in said), *question.second)
+
+    def telling(self, words: Iterable[str]) -> list[str]:
+        """Those of the words that say something: neither light ones nor years."""
+        light = lexicon(self.language).light
+        return [word for word in words if fold(word) not in light and not word.isdigit()]
+
+    def leaves_too_much(self, unused: Sequence[str], *, rows: int, all_needed: bool) -> bool:
+        """Whether so much of the question is left out that the rows of a query are hardly its answer.
+
+        That is what makes another question of it; a name; several words that say something; or one, where the rows are
+        many or ``all_needed`` says so.
+        """
+        question = self.question
+        if not set(question.strict).isdisjoint(unused):
+            return True
+        left_out = self.telling(unused)
+        phrases = (phrase.text for phrase in question.phrases if phrase.named)
+        names = {word for text in phrases for word in text.split() if word[:1].isupper()}
+        too_many = len(left_out) > _MOST_UNUSED or rows > _MANY or all_needed
+        return bool(left_out) and (too_many or not names.isdisjoint(left_out))
+
+    def decline(self, unused: Sequence[str], lost: Sequence[str], has: Sequence[str] = ()) -> None:
+        """Say why there is no answer: words that would be left out, names that nothing has; ``has``: what there is."""
+        text = whole = self.state["question"].strip()
+        for query, search in self.seen.searches.items():
+            near = next((one.alias or one.label for one in search.entities if query in lost), "")
+            if fuzz.ratio(query, meant := search.suggestion or near) >= _MISSPELLED:
+                text = text.replace(query, meant)
+        instead = (text,) if text != whole and " " in whole else ()  # one word alone is a greeting as often as a name
+        self.understood = Understood(unused=tuple(unused or lost), instead=instead)
+        if not reads(self.language):
+            self.note = why_unread(whole, self.language)
+            return
+        kind = "unused" if unused else "unnamed" if lost else "nothing" if self.question.phrases else "empty"
+        named = ", ".join(self.told["word"].format(word=word) for word in unused or lost)
+        there = self.told["has"].format(words=", ".join(has)) if has else ""
+        self.note = f"{self.told[kind].format(words=named)} {there}".strip()
 
     def checked(self, wanted: Calls) -> list[Call]:
         """The calls of the tools that are offered, with their arguments checked."""
@@ -76,39 +175,10 @@ def keyless(agenda: Callable[[State, Context], Agenda]) -> Policy:
     return lambda state, context: agenda(state, context).reply()
 
 
-def unused_words(question: Question, known: Callable[[str], bool]) -> tuple[str, ...]:
-    """Words of the question's phrases, function words apart, that are not ``known``, in their order."""
-    read = [word for phrase in question.phrases for word in phrase.text.split()]
-    return tuple(dict.fromkeys(word for word in read if content_words(fold(word)) and not known(word)))
-
-
-def told_words(question: Question, unused: Sequence[str], language: str, query: str) -> tuple[str, ...]:
-    """Those of the words that a query leaves out that mean something beside it, and a second question word.
-
-    Neither words of little meaning do, nor what the question word says ("in which year"), nor a superlative that sorts.
-    """
-    words = lexicon(language)
-    said = {*words.light, *question.hint.split(), *(words.measures if "ORDER BY" in query else ())}
-    return (*(one for one in unused if fold(one) not in said), *question.second)
-
-
-def telling(words: Sequence[str], language: str) -> set[str]:
-    """Those of the words that say something: neither light ones nor years."""
-    return {word for word in words if fold(word) not in lexicon(language).light and not word.isdigit()}
-
-
-def leaves_too_much(question: Question, unused: Sequence[str], language: str, *, rows: int, all_needed: bool) -> bool:
-    """Whether so much of the question is left out that the rows of a query are hardly its answer.
-
-    That is what makes another question of it; a name; several words that say something; or one, where the rows are many
-    or ``all_needed`` says so.
-    """
-    if not set(question.strict).isdisjoint(unused):
-        return True
-    left_out = telling(unused, language)
-    names = {word for phrase in question.phrases if phrase.named for word in phrase.text.split() if word[:1].isupper()}
-    too_many = len(left_out) > _MOST_UNUSED or rows > _MANY or all_needed
-    return bool(left_out) and (too_many or not names.isdisjoint(left_out))
+def best_of(variable: str, pattern: str, measure: str, order: str) -> str:
+    """SPARQL for what has most or least of a measure, all of them where several have as much."""
+    best = f"{{ SELECT {measure} WHERE {{ {pattern} }} ORDER BY {order}({measure}) LIMIT 1 }}"
+    return f"SELECT DISTINCT {variable} WHERE {{ {pattern} {best} }}"
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from itertools import chain, combinations, product
+from itertools import chain, combinations, pairwise, product
 from urllib.parse import unquote
 
 from kbnav.agents.common.state import State
 from kbnav.agents.offline.policy import QUANTITIES, Agenda, Calls
-from kbnav.answers.language import fold, singular
-from kbnav.answers.lexicon import lexicon, why_unread
+from kbnav.answers.language import fold, lexicon, singular, why_unread
 from kbnav.answers.parsing import pronoun
 from kbnav.answers.relevance import content_words, relevance
-from kbnav.answers.tables import Term
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.questions import Mention, Path, Paths, Reading, Step, leftover, name_words, one_is_asked, read
 from kbnav.knowledge.skb.rdf import local_name, local_names
@@ -27,8 +25,6 @@ ANSWERS = 20
 _SEARCHES = 4
 _MENTIONS, _PATHS, _TRIES = 4, 3, 7
 """Names that paths are combined of, the longest; paths of each; combinations that are followed."""
-_ROOM = 11
-"""Steps of the path after which nothing more is tried: two to rank by text and one to finish are left."""
 _BY_TEXT = 50
 """Nodes that are near to the text, among which those at the paths' ends are looked for."""
 _SEARCH, _FOLLOW, _DESCRIBED = "search_entities", "search_neighbors", "vector_query"
@@ -66,6 +62,9 @@ class PreparedSkb:
 
 class SkbAgenda(Agenda):
     """Links the question's names, proposes paths of the schema, follows them, intersects them and ranks by text."""
+
+    room = 11
+    """Two steps to rank by text and one to finish are left."""
 
     def __init__(self, toolbox: Toolbox, schema: PreparedSkb, state: State, context: Context) -> None:
         super().__init__(toolbox, state, context)
@@ -127,7 +126,10 @@ class SkbAgenda(Agenda):
         nothing = f"Nothing here fits the names and the words of the question.{self._linked(mentions)}"
         why = why_unread(self.state["question"], self.language)
         self.note = f"{nothing} {why}".strip()
-        if self.steps:  # a finish before any look-up is refused
+
+    def end(self) -> Iterator[Calls]:
+        """See ``Agenda``; a finish before any look-up is refused."""
+        if self.steps:
             yield [(FINISH, self.note, {"nodes": []})]
 
     def _earlier(self) -> tuple[Mention, ...]:
@@ -241,11 +243,13 @@ class SkbAgenda(Agenda):
 
     def _total(self, paths: Sequence[Path], found: Sequence[str]) -> Generator[Calls, None, int]:
         """The number of all nodes at the end of the paths (without any, of the type), of which some were found."""
-        if len(found) < self._schema.listed:
-            return len(found)
+        return len(found) if len(found) < self._schema.listed else (yield from self._number_of(paths))
+
+    def _number_of(self, paths: Sequence[Path]) -> Generator[Calls, None, int]:
+        """The number of all nodes at the end of the paths; without any, of the type."""
         query = f"SELECT (COUNT(DISTINCT ?x) AS ?number) WHERE {{\n{self._body(paths)}\n}}"
-        rows = yield from self._rows(query, "How many are there in all?")
-        return int(rows[0][0].value) if rows and rows[0][0] else len(found)
+        table = yield from self.queried(query, "How many are there in all?")
+        return next((int(cell.value) for row in table.rows for cell in row if cell), 0)
 
     def _whole(self, paths: Sequence[Path], found: Sequence[str]) -> Iterator[Calls]:
         """The number of all nodes at the end of the paths (without any, of the type), or their list, where it is long.
@@ -278,11 +282,9 @@ class SkbAgenda(Agenda):
         quantity, order = self.question.measure or ("", "DESC")
         asked = f"SELECT ?field (COUNT(*) AS ?number) (SAMPLE(?value) AS ?one) WHERE {{ {self._of(kind)} ; ?field "
         asked += f"?value {_COMPARABLE} }} GROUP BY ?field ORDER BY DESC(?number)"
-        rows = yield from self._rows(asked, "What do these have that can be compared?")
+        rows = (yield from self.queried(asked, "What do these have that can be compared?")).rows
         words = [known.adjectives.get(word, word) for word in free]
         text = " ".join(QUANTITIES.get(word, word) for word in (quantity, *words))
-        if rows is None:
-            return
         fields = [field.value for field, *_ in rows if field]
         dated = [field.value for field, _, one in rows if field and one and one.value[4:5] == "-"] or fields
         names = [unquote(field.rpartition("/")[2]).replace("_", " ").replace(":", " ") for field in fields]
@@ -299,17 +301,22 @@ class SkbAgenda(Agenda):
             number, name = "COUNT(DISTINCT ?y)", f"number of {step.target} ({step.relation.replace('_', ' ')})"
         else:
             return
-        query = f"SELECT {'' if total else '?x '}({number} AS ?number) WHERE {{\n{body}\n}}"
+        counted = "(COUNT(DISTINCT ?x) AS ?n)" if total else "?x"
+        query = f"SELECT {counted} ({number} AS ?number) WHERE {{\n{body}\n}}"
         if total:
             query += " HAVING (COUNT(?value) > 0)"  # the mean of nothing is 0 in SPARQL
         else:
             query += f" GROUP BY ?x ORDER BY {order}(?number) ?x LIMIT {self._schema.listed}"
-        rows = yield from self._rows(query, "This compares them all.")
-        found = [(row[0], row[-1].value) for row in rows or () if row[0] and row[-1]]
+        # "top 3", "3 cheapest"
+        wanted = (b if a == "top" else a for a, b in pairwise(free) if a == "top" or b in known.measures)
+        first = next((int(word) for word in wanted if word.isdecimal()), 1)
+        rows = (yield from self.queried(query, "This compares them all.")).rows
+        found = [(row[0], row[-1].value) for row in rows if row[0] and row[-1]]
         if not found:
             return
-        value = found[0][1]
-        nodes = [cell.entity_id for cell, number in found if number == value and cell.entity_id]
+        last = found[min(max(first, 1), len(found)) - 1][1]
+        listed = [one for place, one in enumerate(found) if place < first or one[1] == last]
+        nodes = [cell.entity_id for cell, _ in listed if cell.entity_id]
         said = " ".join([name, *known.hints.values()])
         read = [
             one
@@ -317,20 +324,26 @@ class SkbAgenda(Agenda):
             if relevance(QUANTITIES.get(word, word), [said])[0]
             or any(part.startswith(singular(word)) for part in name_words(name))
         ]
-        told = self._told | {*_SUMMED, *known.measures, *read}
+        told = self._told | {*_SUMMED, *known.measures, *read, str(first)}
         if not told.issuperset(self._telling(paths)):
             return  # what else the question says would be lost
         self._told = told
+        every = (yield from self._number_of(paths)) if paths else self._size(kind)
         if total:
-            amount = float(value)
+            amount = float(last)
             answer = f"{round(amount, 2):.12g}" if abs(amount) >= 1 else f"{amount:.3g}"
-            yield self._finished(f"This is their {'sum' if total == 'SUM' else 'mean'}.", paths, (), answer)
-        labels = ", ".join(one.label for one in self._kb.named(nodes[:ANSWERS]).values())
+            of = f"{found[0][0].value} of {every:,}" if fit > 0 else f"{every:,}"
+            yield self._finished(f"This is their {'sum' if total == 'SUM' else 'mean'}: of {of}.", paths, (), answer)
+        names_of = self._kb.named(nodes[:ANSWERS])
+        labels = [names_of[node].label for node in nodes[:ANSWERS] if node in names_of]
         more = f" (+{len(nodes) - ANSWERS})" if len(nodes) > ANSWERS else ""
-        whole = f" of {self._size(kind):,}" if not paths and len(found) < self._size(kind) else ""
+        whole = f" of {every:,}" if len(found) < every else ""
         among = f"{len(found):,}{whole} of type {kind}" if len(found) < self._schema.listed else f"all of type {kind}"
         fits = f"{'Lowest' if order == 'ASC' else 'Highest'} {name} among {among}."
-        yield self._finished(fits, paths, nodes, f"{labels}{more}: {value}")
+        values = [f"{label}: {number}" for label, (_, number) in zip(labels, listed, strict=False)]
+        yield self._finished(
+            fits, paths, nodes, f"{', '.join(values if first > 1 else labels)}{more}" + f": {last}" * (first == 1)
+        )
 
     def _finished(self, said: str, paths: Sequence[Path], nodes: Sequence[str], answer: str = "") -> Calls:
         """The end, with how the question was read."""
@@ -415,7 +428,8 @@ class SkbAgenda(Agenda):
         guessed = telling and any(not step.relation for path in paths for step in path.steps)
         guessed = guessed and (reading.tokens[0].low == "what" or said.issuperset(telling))
         if guessed or self.question.kind == "count" or changing:
-            left = dict.fromkeys(f"“{one}”" for one in free if one in telling or one in changing)
+            unread = [one for one in free if one in changing or one in said.intersection(telling)]
+            left = dict.fromkeys(f"“{one}”" for one in unread or free if one in unread or one in telling)
             why = f"{' and '.join(left) or 'it'} {'were' if len(left) > 1 else 'was'} not understood"
             return [(FINISH, f"This cannot be answered: {why}.{self._linked(mentions)}", {"nodes": []})]
         return [(FINISH, fits, {"nodes": list(found[:ANSWERS])})]
@@ -424,7 +438,12 @@ class SkbAgenda(Agenda):
         """By what the type that is asked for, or that of the first name, is linked; what may be asked instead."""
         kind = self._reading.asked or (self._skb.type(mentions[0].nodes[0]) if mentions else "")
         links = dict.fromkeys(step.relation.replace("_", " ") for step in self._schema.paths.steps(kind))
-        return f" Links of {kind}: {', '.join(list(links)[:_LINKS])}." if links else ""
+        start, end = self._skb.type_range(kind) if kind else (0, 0)
+        some = range(start, min(end, start + _BY_TEXT))
+        stated = chain.from_iterable(self._skb.documents[node].items() for node in some)
+        fields = dict.fromkeys(name for name, value in stated if value not in ("", None))
+        told = (("Links", links), ("Fields", fields))
+        return "".join(f" {what} of {kind}: {', '.join(list(names)[:_LINKS])}." for what, names in told if names)
 
     def _understood(self, mentions: Sequence[Mention], paths: Sequence[Path], first: str) -> Understood:
         """How the question is read, as in ``instrument → made by → person → born in → Little Mew``.
@@ -479,17 +498,10 @@ class SkbAgenda(Agenda):
     def _nodes(self, calls: Calls, *, last: bool = False) -> Generator[Calls, None, list[str]]:
         """Have calls made, where there is room or they are the ``last``, and return the nodes that they show."""
         checked = self.checked(calls)
-        if last or len(self.state["path"]) < _ROOM or all(call.key in self.taken for call in checked):
+        if last or len(self.state["path"]) < self.room or all(call.key in self.taken for call in checked):
             yield calls
         steps = [self.taken.get(call.key) for call in checked]
         return [node for step in steps if step for node in step.nodes]
-
-    def _rows(self, query: str, thought: str) -> Generator[Calls, None, Sequence[Sequence[Term | None]] | None]:
-        """Have a query run, and return its rows; None where there is no room for it."""
-        yield from self._nodes(calls := [(QUERY, thought, {"query": query})])
-        if not any(call.key in self.taken for call in self.checked(calls)):
-            return None
-        return (self.context.tables.get(query) or self._kb.execute_query(query)).rows
 
     def _query(self, paths: Sequence[Path]) -> str:
         """SPARQL for what is at the end of all paths, or of the type; what most ways lead to comes first."""

@@ -16,12 +16,12 @@ from typing import NamedTuple
 from rapidfuzz import fuzz
 
 from kbnav.agents.common.state import State
-from kbnav.agents.offline.observations import Claim, Search, SearchHit, Seen, SeenEdge
-from kbnav.agents.offline.policy import FITS, ROOM, Agenda, Calls, leaves_too_much, telling, told_words, unused_words
-from kbnav.answers.language import fold, singular
-from kbnav.answers.lexicon import lexicon, reads, why_unread
+from kbnav.agents.offline.observations import Seen, SeenEdge, facts, parts, value_kind
+from kbnav.agents.offline.policy import FITS, Agenda, Calls, best_of
+from kbnav.answers.language import fold, lexicon, reads, singular
 from kbnav.answers.parsing import Phrase, Question, read_question
 from kbnav.answers.relevance import content_words, fit, relevance
+from kbnav.knowledge.base import Entity, Qualifier, SearchResult, is_mirror
 from kbnav.knowledge.sparql.vocabulary import (
     BIRTH,
     DEATH,
@@ -44,11 +44,16 @@ _ENOUGH = 0.35
 """Score of a relation that is tried."""
 _LIKELY, _SURE = 0.2, 1.0
 """Scores of a name: below the first it is no link, from the second on it is hardly anything else."""
-_MISSPELLED = 85
-"""Of 100, how alike a word and what may be meant are."""
 _RUNGS = {"exact": 1.0, "near": 0.85, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}
 _HAS = ("did ", "do ", "does ", "had ", "has ", "have ", "hat ", "hatte ", "haben ", "hatten ")  # not what it is
 _WHAT = r"(?i)\W*(?:(?:what|who) (?:is|was)|(?:was|wer) (?:ist|war)|qui est|qu[eé] es|quién es)(?: an?| the)? "
+_NOW = re.compile(r"(?i)\W*(?:is|are|ist|sind|est|es) ")
+_END = "P582"
+"""End time."""
+_PEOPLE = 5
+"""Answers among which "she" or "he" is looked for."""
+_PLACED = ("P17", "P131")
+"""Country, and the administrative unit that a place is in."""
 _US = re.compile(r"(?i)\b(?:i|you|we|ich|du|wir|je|tu|vous|yo|tú)\b")
 _SEVERAL = "Of several answers it is not clear which one is meant: name it."
 _KINDS = {"time": "time", "number": "number", "person": "item", "place": "item"}
@@ -56,7 +61,6 @@ _KINDS = {"time": "time", "number": "number", "person": "item", "place": "item"}
 _CLASS_PATH = re.compile(r"wdt:P\d+\* wd:Q\d+")
 """The end of a path to a class and what is above it."""
 _OF_CLASS = re.compile(r"\?answer (?:\(?wdt:P\d+(?:\|wdt:P\d+)*\)?)/wdt:P\d+\* wd:(Q\d+)")
-_NAMED = re.compile(r"(?:^|[:>] |^- )([^:()\[\];\n]{1,80}) \((Q\d+)\)|\b(Q\d+) \(([^()\n]{1,80})\)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,8 @@ class Segment:
     named: bool = False
     noun: bool = False
     rung: str = "exact"
-    items: tuple[SearchHit, ...] = ()
-    properties: tuple[SearchHit, ...] = ()
+    items: tuple[Entity, ...] = ()
+    properties: tuple[Entity, ...] = ()
 
     @property
     def best(self) -> str:
@@ -110,7 +114,7 @@ class Relation:
     def kinds(self) -> frozenset[str]:
         """Kinds of the values seen; of the property's datatype where none was."""
         by_type = {"wikibase-item": "item", "quantity": "number"}.get(self.datatype, self.datatype)
-        return frozenset(edge.fact.kind for edge in self.edges if edge.fact.kind) or frozenset({by_type})
+        return frozenset(kind for edge in self.edges if (kind := value_kind(edge.value))) or frozenset({by_type})
 
     def triple(self, other: str = "?answer") -> str:
         """It as a pattern."""
@@ -135,7 +139,7 @@ def searched_as(phrase: Phrase) -> str:
     return singular(phrase.text) if phrase.noun and phrase.text.isascii() and len(phrase.text) > 3 else phrase.text
 
 
-def leftovers(phrase: Phrase, search: Search | None, language: str) -> list[Phrase]:
+def leftovers(phrase: Phrase, search: SearchResult | None, language: str) -> list[Phrase]:
     """What to search for next: words that no part of the search matched.
 
     Where nothing matched in a language with endings, the phrase without its last letter: names are found by their
@@ -149,7 +153,7 @@ def leftovers(phrase: Phrase, search: Search | None, language: str) -> list[Phra
         if known.inflected and len(text[-1]) > 3:
             return [Phrase(phrase.text[:-1], phrase.named, phrase.noun)]
         return [Phrase(saying[-1], phrase.named, phrase.noun and saying[-1] == text[0])] * (len(text) > 1)
-    matched = tuple(word for part in search.matched for word in fold(part).split())
+    matched = tuple(word for part in parts(phrase.text, search) for word in fold(part).split())
     runs = [" ".join(run) for found, run in groupby(text, lambda word: fold(word).startswith(matched)) if not found]
     runs = [run for run in runs if not {*map(fold, run.split())} <= known.light | known.function]
     return [Phrase(run, run[:1].isupper() and phrase.named) for run in runs if len(run) > 1 or not run.isascii()]
@@ -162,12 +166,12 @@ def segments(phrases: Sequence[Phrase], seen: Seen) -> list[Segment]:
         search = seen.searches.get(searched_as(phrase))
         if search is None:
             continue
-        parts = search.matched if search.rung == "shorter" else (phrase.text,)
-        several = len(parts) > 1
-        whose: dict[str, tuple[list[SearchHit], list[SearchHit]]] = {part: ([], []) for part in parts}
-        for hit in (*search.items, *search.properties):  # a hit belongs to the part whose words its label has
-            alike = [fuzz.token_set_ratio(fold(part), fold(hit.label)) // 10 for part in parts]
-            whose[parts[alike.index(max(alike))]][hit.kind == "property"].append(hit)
+        matched = parts(phrase.text, search) if search.rung == "shorter" else (phrase.text,)
+        several = len(matched) > 1
+        whose: dict[str, tuple[list[Entity], list[Entity]]] = {part: ([], []) for part in matched}
+        for hit in (*search.entities, *search.properties):  # a hit belongs to the part whose words its label has
+            alike = [fuzz.token_set_ratio(fold(part), fold(hit.label)) // 10 for part in matched]
+            whose[matched[alike.index(max(alike))]][hit in search.properties].append(hit)
         for part, (items, properties) in whose.items():
             named = phrase.named and (not several or any(char.isupper() for char in part))
             noun = phrase.noun and (not several or fold(searched_as(phrase)).startswith(fold(part)))
@@ -176,9 +180,9 @@ def segments(phrases: Sequence[Phrase], seen: Seen) -> list[Segment]:
     return list(cut.values())
 
 
-def property_hits(cut: Sequence[Segment]) -> dict[str, tuple[SearchHit, float]]:
+def property_hits(cut: Sequence[Segment]) -> dict[str, tuple[Entity, float]]:
     """Properties by id with a score of at most 1.5, the likeliest first."""
-    hits: dict[str, tuple[SearchHit, float]] = {}
+    hits: dict[str, tuple[Entity, float]] = {}
     for segment in cut:
         for place, found in enumerate(segment.properties):
             exact = fold(found.label) == fold(segment.text)
@@ -211,7 +215,7 @@ class Reading:
         unique = {segment.best: segment for segment in sorted(named, key=lambda segment: segment.score)}
         names = sorted(unique.values(), key=lambda segment: -segment.score)
         last = next((turn for turn in reversed(history) if turn.outcome.query), None)
-        if last and question.pronoun and (before := _referents(last, question.pronoun, words)):
+        if last and question.pronoun and (before := _referents(last, question.pronoun, words, seen)):
             names.insert(0, Segment(before[0].label, named=True, items=before))
             cut.append(names[0])
         return cls(question, tuple(cut), tuple(names), seen, last, words)
@@ -264,8 +268,8 @@ class Reading:
             if len(about) == 1:
                 again = re.sub(rf"\bwd:{about[0]}\b", f"wd:{focus[0].best}", self.last.outcome.query)
                 yield Hypothesis(again, f"The last question again, about {focus[0].text}.")
-        if question.measure and self.kind:
-            yield from self._superlatives(focus, *question.measure)
+        if self.kind and (question.measure or any(sign != "=" for sign, _ in question.years)):
+            yield from self._compared(focus)
         ranked = sorted((one for name in focus for one in self._relations(name)), key=lambda one: -one.score)
         if question.kind == "yes-no":
             if focus:
@@ -293,11 +297,11 @@ class Reading:
         hits, wanted = property_hits(cut), _KINDS.get(question.asks, "")
         groups: dict[tuple[str, str], list[SeenEdge]] = {}
         for edge in self.seen.edges.get(focus.best, []):
-            groups.setdefault((edge.fact.property_id, edge.direction), []).append(edge)
+            groups.setdefault((edge.property.id, edge.direction), []).append(edge)
         for name, (hit, _) in hits.items():
             if groups.keys().isdisjoint({(name, "out"), (name, "in")}) and hit.datatype == "wikibase-item":
                 groups[name, "in"] = []
-        labels = [edges[0].fact.label if edges else hits[key[0]][0].label for key, edges in groups.items()]
+        labels = [edges[0].property.label if edges else hits[key[0]][0].label for key, edges in groups.items()]
         fits = fit(" ".join([*(segment.text for segment in cut), question.hint]), labels)
         for ((name, direction), edges), label, score in zip(groups.items(), labels, fits, strict=True):
             datatype, found = (hits[name][0].datatype, hits[name][1]) if name in hits else ("", 0.0)
@@ -331,7 +335,7 @@ class Reading:
     def _chains(self, first: Relation, name: Segment) -> Iterator[Hypothesis]:
         """Paths over the further properties that the question names, the nearest to the name first."""
         last = {"time": "time", "person": "wikibase-item", "place": "wikibase-item"}.get(self.question.asks, "")
-        place, path = self.segments.index(name), list[list[SearchHit]]()
+        place, path = self.segments.index(name), list[list[Entity]]()
         for segment in sorted(self.besides(name), key=lambda one: (one.noun, abs(self.segments.index(one) - place))):
             hits = property_hits([segment])
             if first.property_id in hits or any(relevance(fold(segment.text), [fold(first.label)])):
@@ -368,23 +372,25 @@ class Reading:
         named = {item.id for other in others for item in other.items}
         rest = " ".join([*(segment.text for segment in self.besides(focus)), question.hint])
         edges = [edge for edge in self.seen.edges.get(focus.best, []) if edge.qualifiers]
-        fits = fit(rest, [f"{edge.fact.label} {edge.fact.text}" for edge in edges])
-        ranked = sorted(zip(fits, edges, strict=True), key=lambda pair: -(pair[0] + 2 * (pair[1].fact.id in named)))
+        fits = fit(rest, [f"{edge.property.label} {edge.value.text}" for edge in edges])
+        ranked = sorted(zip(fits, edges, strict=True), key=lambda pair: -(pair[0] + 2 * (pair[1].value.id in named)))
         years = {str(year) for sign, year in question.years if sign == "=" and question.asks != "time"}
         for score, edge in ranked:
-            date = next((fact for fact in edge.qualifiers if fact.kind == "time" and fact.text[:4] in years), None)
-            if date and (score > 0 or edge.fact.id in named):
-                dated = f"pq:{date.property_id} ?date . FILTER(YEAR(?date) = {date.text[:4]})"
-                thought = f"A statement with {edge.fact.label} has {date.label} {date.text}, which the question names."
+            dates = (fact for fact in edge.qualifiers if value_kind(fact.value) == "time")
+            date = next((fact for fact in dates if fact.value.text[:4] in years), None)
+            if date and (score > 0 or edge.value.id in named):
+                dated = f"pq:{date.property.id} ?date . FILTER(YEAR(?date) = {date.value.text[:4]})"
+                of, when = edge.property.label, f"{date.property.label} {date.value.text}"
+                thought = f"A statement with {of} has {when}, which the question names."
                 yield self._values(f"{_statement(focus, edge)} ?answer ; {dated}", thought)
                 break
         left = " ".join(segment.text for segment in self.besides(focus, *others))
         for score, edge in ranked[:3]:
-            asked = edge.fact.id in named or (score > 0 and question.asks == "time")
-            if edge.fact.id and asked and (wanted := _wanted_qualifier(question, edge, left)):
+            asked = edge.value.id in named or (score > 0 and question.asks == "time")
+            if edge.value.id and asked and (wanted := _wanted_qualifier(question, edge, left)):
                 yield self._values(
-                    f"{_statement(focus, edge)} wd:{edge.fact.id} ; pq:{wanted.property_id} ?answer .",
-                    f"The statement {edge.fact.label}: {edge.fact.text} says more: {wanted.label} is asked for.",
+                    f"{_statement(focus, edge)} wd:{edge.value.id} ; pq:{wanted.property.id} ?answer .",
+                    f"{edge.property.label}: {edge.value.text} says more: {wanted.property.label} is asked for.",
                 )
 
     def _literals(self, name: Segment) -> Iterator[Hypothesis]:
@@ -409,16 +415,21 @@ class Reading:
             return
         value, member = f"wd:{other.best}", self._one_of(other)
         has = self.question.text.casefold().startswith(_HAS)
-        linking = [relation for relation in own if any(edge.fact.id == other.best for edge in relation.edges)]
+        linking = [relation for relation in own if any(edge.value.id == other.best for edge in relation.edges)]
         sure = [relation for relation in own if relation.score >= _SURE and "item" in relation.kinds]
         for relation in (*linking, *(one for one in sure if one.edges and (has or not member)))[:1]:
             thought = f"Checking {relation.label} between {focus.text} and {other.text}."
-            best = relation.triple(value)
+            end = self.words.of(_END)
+            best, within = relation.triple(value), "|".join(f"wdt:{one}" for one in self.words.each(_PLACED))
             if linking:  # a preferred statement may hide it
                 stated = re.sub(r"wdt:(P\d+) (\S+) \.", r"p:\1 ?statement . ?statement ps:\1 \2 ;", best)
                 best = f"{{ {best} }} UNION {{ {stated} wikibase:rank wikibase:NormalRank }}"
+                if end and _NOW.match(self.question.text) and self._has_ended(relation, {focus.best, other.best}):
+                    best = f"{stated.removesuffix(';')}. FILTER NOT EXISTS {{ ?statement pq:{end} ?end }}"
             elif member:
                 best = f"{{ {best} }} UNION {{ {relation.triple('?member')} {member} }}"
+            elif within:
+                best = f"{{ {best} }} UNION {{ {relation.triple('?place')} ?place ({within})+ {value} }}"
             yield Hypothesis(f"ASK {{ {best} }}", thought)
             return
         path = self._path(INSTANCE_OF, SUBCLASS_OF)
@@ -427,13 +438,20 @@ class Reading:
         either = " UNION ".join(f"{{ {way} }}" for way in ways)
         yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} is, or is linked to, {other.text}.")
 
+    def _has_ended(self, relation: Relation, pair: set[str]) -> bool:
+        """Whether what links two things has an end time."""
+        edges = [edge for one in pair for edge in self.seen.edges.get(one, ()) if edge.value.id in pair]
+        said = (fact for edge in edges if edge.property.id == relation.property_id for fact in edge.qualifiers)
+        return any(fact.property.id == self.words.of(_END) for fact in said)
+
     def _one_of(self, name: Segment) -> str:
         """What makes ``?member`` a member of what is named with "a"; else empty."""
         path, one = self._path(INSTANCE_OF), rf"(?i)\b(?:an?|any|eine?[mnrs]?|une?) {re.escape(name.text)}"
         return f"?member {path} wd:{name.best} ." if path and re.search(one, self.question.text) else ""
 
-    def _superlatives(self, focus: Sequence[Segment], dimension: str, order: str) -> Iterator[Hypothesis]:
-        """The member of a class with the most or the least of a quantity: one that is named, else the adjective's."""
+    def _compared(self, focus: Sequence[Segment]) -> Iterator[Hypothesis]:
+        """Members of a class by a date or a quantity, the question's or its adjective's: the first, or within years."""
+        dimension, order = self.question.measure or ("date", "")
         kinds = ("time",) if dimension == "date" else ("quantity", "time")
         own = [segment for segment in self.segments if fold(segment.text) == fold(dimension)]
         others = [segment for segment in self.segments if segment not in own and not segment.noun]
@@ -442,47 +460,31 @@ class Reading:
         years = "".join(f" FILTER(YEAR(?value) {sign} {year})" for sign, year in self.question.years)
         for measure in [hit.id for hit, score in hits if hit.datatype in kinds and score >= 0.5][:2]:
             pattern = f"{linked}{self._of_kind} ; wdt:{measure} ?value .{years}"
-            query = f"SELECT ?answer WHERE {{ {pattern} }} ORDER BY {order}(?value) LIMIT 1"
-            thought = f"Sorting members of the class {self.kind} by {measure} and taking the first."
             whole = _whole(f"{linked}{self._of_kind} .", f"?answer wdt:{measure} ?value .")
-            yield Hypothesis(query, thought, "", whole)
+            thought = f"Comparing members of the class {self.kind} by {measure}."
+            best = Hypothesis(best_of("?answer", pattern, "?value", order), thought)
+            yield (best if order else self._values(pattern, thought))._replace(whole=whole)
 
-    def unused(self, query: str, language: str) -> tuple[str, ...]:
-        """Words of the question that nothing in a query stands for.
-
-        In a ``language`` that is not read a word stands for a label only as it is spelled in it, and for a name in any
-        ending: "открыл" (discovered) is no "место открытия" (place of discovery).
-        """
-        ids, named = set(entity_ids(query)), set(re.findall(r"\b\d{4}\b", query))
-        labels = set(re.findall(r'"([^"]*)"', query))
-        if "ORDER BY" in query and self.question.measure:
-            labels.add(self.question.measure[0])
-            named |= set(map(fold, lexicon(language).measures))
+    def stated_by(self, query: str) -> tuple[set[str], set[str]]:
+        """The labels of a query's ids, and the words of the question that name them."""
+        ids, labels = set(entity_ids(query)), set(re.findall(r'"([^"]*)"', query))
+        named = set(re.findall(r"\b\d{4}\b", query))
         for segment in self.segments:
             used = [hit for hit in (*segment.items, *segment.properties) if hit.id in ids]
             labels |= {label for hit in used for label in (hit.label, hit.alias)}
-            if used and segment.rung != "fulltext":
+            called = [fold(name) for hit in used for name in (hit.label, hit.alias)]
+            things = any(hit in segment.items for hit in used)
+            if segment.rung != "fulltext" and (things or fold(segment.text) in called):
                 named |= set(fold(segment.text).split())
         for edge in chain.from_iterable(self.seen.edges.values()):
-            for fact in (edge.fact, *edge.qualifiers):
-                labels |= {fact.label} if fact.property_id in ids else set()
-                labels |= {fact.text} if fact.id in ids else set()
-        stated = (edge.fact for one in ids for edge in self.seen.edges.get(one, ()))
-        kinds = [fold(fact.text) for fact in stated if fact.property_id == self.words.of(INSTANCE_OF)]
+            for fact in facts(edge):
+                labels |= {fact.property.label} if fact.property.id in ids else set()
+                labels |= {fact.value.text} if fact.value.id in ids else set()
+        stated = (edge for one in ids for edge in self.seen.edges.get(one, ()) if edge.direction == "out")
+        kinds = [fold(edge.value.text) for edge in stated if edge.property.id == self.words.of(INSTANCE_OF)]
         beside = pairwise(content_words(fold(self.question.text)))  # "the element radium", which is one
         named |= {kind for kind, name in beside if name in named and any(relevance(kind, kinds))}
-        vocabulary, verbs = list(map(fold, filter(None, labels))), lexicon(language).verbs
-
-        def known(word: str) -> bool:
-            folded = fold(f"{word} {verbs.get(word.casefold(), '')}").strip()
-            if folded in named or reads(language):
-                return folded in named or any(relevance(folded, vocabulary))
-            spelled = {*named, *chain.from_iterable(map(content_words, vocabulary))}
-            return any(folded.startswith(one) and len(folded) - len(one) < 3 for one in spelled if len(one) > 2)
-
-        years = [str(year) for _, year in self.question.years]
-        more = (word for word in (*self.question.strict, *years) if not known(word))
-        return tuple(dict.fromkeys([*unused_words(self.question, known), *more]))
+        return labels, named
 
 
 def _whole(wide: str, narrow: str) -> str:
@@ -492,7 +494,7 @@ def _whole(wide: str, narrow: str) -> str:
 
 
 def _statement(focus: Segment, edge: SeenEdge) -> str:
-    return f"wd:{focus.best} p:{edge.fact.property_id} ?statement . ?statement ps:{edge.fact.property_id}"
+    return f"wd:{focus.best} p:{edge.property.id} ?statement . ?statement ps:{edge.property.id}"
 
 
 def _asked_about(turn: Turn) -> list[str]:
@@ -500,34 +502,33 @@ def _asked_about(turn: Turn) -> list[str]:
     return list(dict.fromkeys(re.findall(r"\bwd:(Q\d+)", _CLASS_PATH.sub("", turn.outcome.query))))
 
 
-def _referents(last: Turn, pronoun: str, words: Vocabulary) -> tuple[SearchHit, ...]:
+def _referents(last: Turn, pronoun: str, words: Vocabulary, seen: Seen) -> tuple[Entity, ...]:
     """What a pronoun may stand for: what the last turn was about, or its answer.
 
-    "She" and "he" are the one of them whose gender was seen, or the answer where the question was not about a person.
+    "She" and "he" are the first of them of that gender; else the answer, where its gender is not stated.
     """
-    seen = Seen.of(last.steps)
-    about = _asked_about(last)[:2]
-    answers = seen.results.get(seen.last_query, ())
+    about, answers = _asked_about(last)[:2], seen.items(last.outcome.query)
     if pronoun == "many":  # one of several is not what "they" means
-        about, answers = [], answers if len(answers) == 1 else ()
-    order = [*about, *[item for item in answers if item not in about][:1]]
-    if wanted := words.of({"m": MALE, "f": FEMALE}.get(pronoun, "")):
-        edges = [(item, edge.fact) for item in order for edge in seen.edges.get(item, [])]
-        genders = {item: fact.id for item, fact in edges if fact.property_id == words.of(SEX)}
-        order.sort(key=lambda item: (genders.get(item) != wanted, item in genders or item in about))
-    names: dict[str, str] = {}
-    for before, item, other, after in (found for step in last.steps for found in _NAMED.findall(step.observation)):
-        names.setdefault(item or other, (before or after).strip())
-    return tuple(SearchHit(item, names.get(item, item)) for item in order)
+        about, answers = [], answers if len(answers) == 1 else []
+    order = list(dict.fromkeys([*about, *answers[: 1 if pronoun == "any" else _PEOPLE]]))
+    if order and (wanted := words.of({"m": MALE, "f": FEMALE}.get(pronoun, ""))):
+        listed = " ".join(f"wd:{item}" for item in order)
+        table = seen.table(f"SELECT ?one ?of WHERE {{ VALUES ?one {{ {listed} }} ?one wdt:{words.of(SEX)} ?of . }}")
+        genders = {table.entity(one): table.entity(gender) for one, gender in table.rows}
+        fitting = [item for item in order if genders.get(item) == wanted]
+        order = fitting or [item for item in answers[:1] if item not in genders]
+    names = seen.labels(order)
+    return tuple(Entity(item, names.get(item, item)) for item in order)
 
 
-def _wanted_qualifier(question: Question, edge: SeenEdge, left: str) -> Claim | None:
+def _wanted_qualifier(question: Question, edge: SeenEdge, left: str) -> Qualifier | None:
     """The qualifier that the question asks for: a date for "when", else the one whose name or kind fits."""
     if wanted := {"time": "time", "person": "item"}.get(question.asks, ""):
-        return next((fact for fact in edge.qualifiers if fact.kind == wanted), None)
-    facts = [fact for fact in edge.qualifiers if fact.kind not in ("time", "")]
-    score, place = max(zip(fit(left, [fact.label for fact in facts]), range(len(facts)), strict=True), default=(0.0, 0))
-    return facts[place] if score > 0 else None
+        return next((fact for fact in edge.qualifiers if value_kind(fact.value) == wanted), None)
+    facts = [fact for fact in edge.qualifiers if value_kind(fact.value) not in ("time", "")]
+    fits = zip(fit(left, [fact.property.label for fact in facts]), facts, strict=True)
+    score, best = max(fits, key=lambda pair: pair[0], default=(0.0, None))
+    return best if score > 0 else None
 
 
 class WikidataAgenda(Agenda):
@@ -535,7 +536,7 @@ class WikidataAgenda(Agenda):
 
     def __init__(self, toolbox: Toolbox, words: Vocabulary, state: State, context: Context) -> None:
         super().__init__(toolbox, state, context)
-        self.words, self.told = words, lexicon(context.answer_language).told
+        self.words = words
         last = next((turn for turn in reversed(state["history"]) if turn.outcome.query), None)
         self.asked = set[str]()
         left_out = not self.question.phrases and not _US.search(self.question.text)
@@ -546,31 +547,17 @@ class WikidataAgenda(Agenda):
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
         left_out = yield from self._tried()
-        found = self.seen.searches.values()
-        lost = [search.query for search in found if search.rung == "none" and search.query in self.question.text]
+        found = self.seen.searches
+        lost = [query for query, search in found.items() if search.rung == "none" and query in self.question.text]
         lost = [one for one in lost if not any(one != other and other in one for other in lost)]
-        said = {word for search in found if search.rung != "none" for part in search.matched for word in part.split()}
+        said = {word for query, search in found.items() for part in parts(query, search) for word in part.split()}
         rest = [word for one in lost if not said.isdisjoint(one.split()) for word in one.split() if word not in said]
         lost = [one for one in lost if said.isdisjoint(one.split())]
-        text = whole = self.state["question"].strip()
-        for search in found:
-            if fuzz.ratio(search.query, search.suggestion) >= _MISSPELLED:
-                text = text.replace(search.query, search.suggestion)
-        instead = (text,) if text != whole and " " in whole else ()  # one word alone is a greeting as often as a name
-        unused = left_out or (() if lost else (*self.question.strict, *rest))
-        self.understood = Understood(unused=unused or tuple(lost), instead=instead)
+        self.decline(left_out or (() if lost else (*self.question.strict, *rest)), lost)
         if self.state["history"] and self.question.pronoun == "many":
             self.note = _SEVERAL
         elif none := self._valueless():
             self.note = f"{none}."
-        elif reads(self.language):
-            named = ", ".join(self.told["word"].format(word=word) for word in unused or lost)
-            none = "nothing" if self.question.phrases else "empty"
-            self.note = self.told["unused" if unused else "unnamed" if lost else none].format(words=named)
-        else:
-            self.note = why_unread(self.state["question"], self.language)
-        if self.seen.rows:
-            yield [(FINISH, self.note, {"no_answer": True})]
 
     def _tried(self) -> Generator[Calls, None, tuple[str, ...]]:
         """Search, look, and query; at the end the words that the first query left out, where they were too many."""
@@ -591,7 +578,7 @@ class WikidataAgenda(Agenda):
         sure = [name for name in reading.names[:2] if name.score >= _SURE] or reading.names[:1]
         # Two sure names together, else the surest; then the next; then none.
         for focus in (*filter(None, (sure, reading.names[len(sure) :][:1])), ()):
-            if length < ROOM:
+            if length < self.room:
                 yield [lookup for place, name in enumerate(focus) for lookup in _lookups(name, reading)[: 2 - place]]
             for one in (*self._described(focus), *reading.hypotheses(focus)):
                 probe, thought = one.probe, one.thought
@@ -599,14 +586,14 @@ class WikidataAgenda(Agenda):
                     continue
                 tried.add(probe)
                 if probe not in seen.rows:
-                    if length >= ROOM or len(seen.rows) >= _QUERIES:
+                    if length >= self.room or len(seen.rows) >= _QUERIES:
                         return refused
                     yield [(QUERY, thought, {"query": probe})]
                 about = {name.best for name in focus if f"wd:{name.best} " in probe}
                 rows = seen.rows.get(probe, 0)
-                if not rows or (rows == 1 and about.intersection(seen.results[probe])):  # it is its own answer
+                if not rows or (rows == 1 and about.intersection(seen.items(probe))):  # it is its own answer
                     continue
-                unused = reading.unused(probe, self.language)
+                unused = self.unused(*reading.stated_by(probe), probe)
                 if self._leaves_too_much(probe, unused):
                     refused = refused or unused
                     continue
@@ -616,7 +603,7 @@ class WikidataAgenda(Agenda):
                 yield [(QUERY, "That has rows; the question is how many they are.", {"query": final})]
                 number = next((step.result for step in self.steps if step.query == final and step.rows), 0)
                 if number:
-                    told = told_words(question, unused, self.language, probe)
+                    told = self.told_words(unused, probe)
                     self.understood = Understood(unused=told, doubts=self._narrowed(one))
                     yield [(FINISH, FITS, {"result": number, "answer": self._sentence(probe)})]
         return refused
@@ -629,40 +616,50 @@ class WikidataAgenda(Agenda):
                 yield Hypothesis(f"SELECT (STR(?text) AS ?answer) WHERE {{ {told} }}", "Reading what it is.")
 
     def _narrowed(self, one: Hypothesis) -> tuple[Doubt, ...]:
-        """That a condition leaves out most of what it could, or a value is not known of all that are compared."""
-        counts = [int(cell) for row in self.seen.cells.get(one.whole, ()) for cell in row if cell.isdigit()]
+        """That a condition leaves out most of what it could, a value is not known of all, or not all are here."""
+        counts = (
+            [int(cell.value) for row in self.seen.table(one.whole).rows for cell in row if cell] if one.whole else []
+        )
         every, kept = counts if len(counts) == 2 else (0, 0)
-        compared = "ORDER BY" in one.probe
+        compared = "?value" in one.probe
         doubt = Doubt("compared" if compared else "class", f"{kept:,} / {every:,}")
-        return (doubt,) if (kept if compared else 2 * kept) < every else ()
+        found = [doubt] if (kept if compared else 2 * kept) < every else []
+        whole = "COUNT(" in one.final or "ORDER BY" in one.probe
+        return (*found, *([Doubt("copy")] if whole and is_mirror(self.context.kb.state()) else []))
 
     def _valueless(self) -> str:
         """What was asked for and is stated to have no value, as "spouse: no value"; else empty."""
         for one, edges in self.seen.edges.items():
-            for fact in (edge.fact for edge in edges if edge.fact.text == "no value"):
-                if f"wd:{one} wdt:{fact.property_id} " in " ".join(self.seen.rows):
-                    return f"{fact.label}: {self.told.get('none', fact.text)}"
+            for edge in edges:
+                if edge.value.special == "none" and f"wd:{one} wdt:{edge.property.id} " in " ".join(self.seen.rows):
+                    return f"{edge.property.label}: {self.told.get('none', edge.value.text)}"
         return ""
 
     def _sentence(self, query: str) -> str:
         """The answer in words where the values alone would not say what they are; else empty."""
-        ids, life = entity_ids(query.split("?member")[0]), self.words.each((BIRTH, DEATH))
+        ids, life = entity_ids(re.split(r"\?(?:member|place)\b", query)[0]), self.words.each((BIRTH, DEATH))
         stated = [edge for one in ids for edge in self.seen.edges.get(one, ()) if edge.direction == "out"]
-        facts = list[Claim]()
-        true = bool(self.seen.cells[query])
+        told = list[SeenEdge | Qualifier]()
+        true = self.seen.table(query).boolean is not False
         if query.startswith("ASK"):
-            asked = [edge for edge in stated if edge.fact.property_id in ids and (not true or edge.fact.id in ids)]
-            facts = [fact for edge in asked[:1] for fact in (edge.fact, *edge.qualifiers)]
+            other = not true or "?place" in query or "?value" in query
+            asked = [edge for edge in stated if edge.property.id in ids and (other or edge.value.id in ids)]
+            asked.sort(key=lambda edge: edge.value.id not in ids)
+            told = [fact for edge in asked[:1] for fact in facts(edge)]
         elif life and f"wdt:{life[0]} ?answer" in query and self.question.asks != "time":
-            facts = [edge.fact for edge in stated if edge.fact.property_id in life and edge.fact.text]
+            told = [edge for edge in stated if edge.property.id in life and edge.value.text]
         names = dict[str, str]()
         if (language := self.context.answer_language) != self.language:
-            told = [one for fact in facts for one in (fact.property_id, fact.id) if one]
-            names.update(self.context.kb.labels(told, language=language))
-        text = "; ".join(f"{names.get(one.property_id, one.label)}: {names.get(one.id, one.text)}" for one in facts)
+            ids = [one for fact in told for one in (fact.property.id, fact.value.id) if one]
+            names.update(self.context.kb.labels(ids, language=language))
+        text = "; ".join(
+            f"{names.get(one.property.id, one.property.label)}: {names.get(one.value.id, one.value.text)}"
+            for one in told
+        )
         if not query.startswith("ASK"):
             return text
-        why = text if true else self._valueless() or "; ".join(filter(None, (self.told.get("no"), text)))
+        over = bool(told) and told[0].value.id in ids
+        why = text if true or over else self._valueless() or "; ".join(filter(None, (self.told.get("no"), text)))
         return f"{'✓' if true else '✗'} ({why})" if why else "✓" if true else "✗"
 
     def _leaves_too_much(self, query: str, unused: Sequence[str]) -> bool:
@@ -672,10 +669,10 @@ class WikidataAgenda(Agenda):
         if of_class and not {*map(fold, unused)}.isdisjoint(map(fold, lexicon(self.language).adjectives)):
             return True  # all elements are no answer to which is heavy
         beside = [word for one in self.question.phrases if not one.named for word in content_words(fold(one.text))]
-        unsaid = len(things) < 2 and bool(beside) and telling(beside, self.language) <= set(map(fold, unused))
-        false, link = self.seen.cells.get(query) == [], "?link" in query
+        unsaid = len(things) < 2 and bool(beside) and set(map(fold, unused)).issuperset(self.telling(beside))
+        false, link = self.seen.table(query).boolean is False, "?link" in query
         rows, needed = self.seen.rows.get(query, 0), of_class or unsaid or false or link or not reads(self.language)
-        return leaves_too_much(self.question, unused, self.language, rows=rows, all_needed=needed)
+        return self.leaves_too_much(unused, rows=rows, all_needed=needed)
 
 
 def _lookups(focus: Segment, reading: Reading) -> Calls:

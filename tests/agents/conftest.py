@@ -1,14 +1,13 @@
 """A small SKB for the agents that walk along links: who owns which house, and where it stands."""
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+import json
+from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
-from kbnav.knowledge.skb.build import Options, build
-from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.store import SKB
+from tests.knowledge.skb.sources import small_skb
 
 NODES = """\
 {"id": "p1", "type": "person", "name": "Ann Reed", "description": "A miller."}
@@ -28,7 +27,9 @@ EDGES = [
 @pytest.fixture(scope="session")
 def village(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
     """Seven nodes and eight edges, with text, names and vectors by lsa, without SPARQL."""
-    yield from opened(tmp_path_factory.mktemp("village"), NODES, EDGES, Options(sparql=False))
+    nodes = map(json.loads, NODES.splitlines())
+    with closing(SkbKB(small_skb(tmp_path_factory.mktemp("village"), nodes, EDGES, vectors=True))) as kb:
+        yield kb
 
 
 @pytest.fixture(scope="session")
@@ -36,17 +37,8 @@ def namesakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
     """Twenty persons a0 to a19 named Ann Reed and one Bob Lisk, who share a house in a town; only names are indexed."""
     persons = [*((f"a{number}", "Ann Reed") for number in range(20)), ("b", "Bob Lisk")]
     named = [(node, "person", name) for node, name in persons]
-    nodes = [*named, ("h", "house", "The Mill"), ("t", "town", "Coldwick")]
-    lines = [f'{{"id": "{node}", "type": "{kind}", "name": "{name}"}}\n' for node, kind, name in nodes]
+    named += [("h", "house", "The Mill"), ("t", "town", "Coldwick")]
+    nodes = [{"id": node, "type": kind, "name": name} for node, kind, name in named]
     edges = [(node, "owns", "h") for node, _ in persons] + [("h", "located_in", "t")]
-    yield from opened(tmp_path_factory.mktemp("namesakes"), "".join(lines), edges, Options(sparql=False, vectors=False))
-
-
-def opened(folder: Path, nodes: str, edges: Sequence[tuple[str, str, str]], options: Options) -> Iterator[SkbKB]:
-    (folder / "n.jsonl").write_text(nodes)
-    lines = ["source\trelation\ttarget", *("\t".join(edge) for edge in edges)]
-    (folder / "e.tsv").write_text("\n".join(lines) + "\n")
-    build(TableSource([folder / "n.jsonl"], [folder / "e.tsv"]), folder / "village.skb", options)
-    kb = SkbKB(SKB.open(folder / "village.skb"))
-    yield kb
-    kb.close()
+    with closing(SkbKB(small_skb(tmp_path_factory.mktemp("namesakes"), nodes, edges))) as kb:
+        yield kb

@@ -10,9 +10,9 @@ from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding, write_plainly
 from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.machine import Event
-from kbnav.answers.tables import AnswerTable, Ranking, Term
-from kbnav.errors import QuerySyntaxError, ServiceError, UnknownId
-from kbnav.knowledge.base import Capability, Entry, Neighborhood, SearchKind, SearchResult
+from kbnav.answers.tables import AnswerTable, Term
+from kbnav.errors import QuerySyntaxError, ServiceError
+from kbnav.knowledge.base import Capability, SearchKind, SearchResult
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Settings
@@ -50,18 +50,6 @@ class NumbersKB:
 
     def labels(self, ids: Sequence[str], *, language: str = "en") -> dict[str, str]:
         return {}
-
-    def get_entry(self, entity_id: str, *, language: str = "en") -> Entry:
-        raise UnknownId(entity_id)
-
-    def get_property_examples(self, property_id: str, *, language: str = "en", limit: int = 5) -> list[Any]:
-        raise UnknownId(property_id)
-
-    def search_neighbors(self, entity_id: str, **_: Any) -> Neighborhood:
-        raise UnknownId(entity_id)
-
-    def vector_query(self, text: str, *, kind: str = "item", limit: int = 10, language: str = "en") -> Ranking:
-        return Ranking()
 
 
 def look(context: Context, thought: str, at: str) -> Observation:

@@ -93,21 +93,15 @@ def test_an_id_of_an_earlier_turn_is_not_told_to_be_checked(mini_kb, tmp_path):
     assert not told[1].startswith("(Check")
 
 
-@pytest.mark.parametrize("question", ["", "  \n\t ", "\x00\x1b", "\ud800"])
-def test_an_empty_question_is_wrong_use(question):
-    with pytest.raises(UsageError, match="empty"):
-        checked_question(question)
-
-
-def test_a_document_is_not_a_question():
-    with pytest.raises(UsageError, match="102,400 characters"):
-        checked_question("x" * 102_400)
-
-
-def test_control_characters_are_taken_out_and_joiners_stay():
-    assert (
-        checked_question("من\x00 اكتشف\x1b[31m\u202fالراديوم؟ می\u200cخواهم") == "من اكتشف [31m الراديوم؟ می\u200cخواهم"
-    )
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [*((text, "empty") for text in ("", "  \n\t ", "\x00\x1b", "\ud800")), ("x" * 102_400, "102,400 characters")],
+)
+def test_a_question_has_words_and_is_no_document_and_control_characters_are_taken_out(text, said):
+    with pytest.raises(UsageError, match=said):
+        checked_question(text)
+    persian = "من\x00 اكتشف\x1b[31m\u202fالراديوم؟ می\u200cخواهم"
+    assert checked_question(persian) == "من اكتشف [31m الراديوم؟ می\u200cخواهم"
 
 
 def test_a_question_whose_server_was_killed_at_its_very_end_is_in_the_history_once(mini_kb, tmp_path):

@@ -4,8 +4,6 @@ import asyncio
 import gc
 import re
 import threading
-import time
-from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from dataclasses import replace
 from pathlib import Path
@@ -19,21 +17,14 @@ from kbnav.models.cancellation import Cancellation
 from kbnav.models.chat import ask as ask_model
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Run
-from kbnav.sessions.session import Chat, ask, attempt, sqlite_sessions
+from kbnav.sessions.session import ask, attempt
 from kbnav.settings.model import Settings
 from tests.agents.parts import NumbersKB, agent_of, finishes, looks, runs
-from tests.models.stub import silent_endpoint
+from tests.models.stub import cancellation, silent_endpoint
 
 
 def asked(replies: list[AIMessage], home: Path, **budget: object) -> Run:
     return ask(agent_of(replies, home, **budget), "How many?")
-
-
-def told(replies: list[AIMessage], home: Path, **budget: object) -> list[str]:
-    """The last message of each conversation that the model was shown."""
-    agent = agent_of(replies, home, **budget)
-    ask(agent, "How many?")
-    return [messages[-1].text for messages in agent.policy._model.seen]
 
 
 def names(result: int) -> AIMessage:
@@ -231,25 +222,12 @@ class SlowKB(NumbersKB):
         return super().execute_query(query, language=language)
 
 
-@pytest.fixture
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """An event loop that runs in a thread."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    yield loop
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
-
-
-def test_stopping_hangs_up_on_the_model_at_once(tmp_path, loop):
-    cancellation = Cancellation(loop)
-    with silent_endpoint() as (url, asked, hung_up):
+def test_stopping_hangs_up_on_the_model_at_once(tmp_path):
+    with cancellation() as stoppable, silent_endpoint() as (url, asked, hung_up):
         settings = Settings(home=tmp_path, language="en", model="any", base_url=url, model_retries=0)
         agent = build_spinach(NumbersKB(), settings)
-        threading.Thread(target=lambda: asked.wait(30) and cancellation.stop()).start()
-        run, failure = attempt(agent, "How many?", cancellation=cancellation)
+        threading.Thread(target=lambda: asked.wait(30) and stoppable.stop()).start()
+        run, failure = attempt(agent, "How many?", cancellation=stoppable)
         assert hung_up.wait(10)
     assert isinstance(failure, Stopped)
     assert (run.outcome.status, run.outcome.note, run.path) == ("failed", "Stopped on request.", ())
@@ -268,42 +246,6 @@ def test_stopping_does_not_wait_for_a_tool_and_records_the_call_that_was_cut_off
         ("look", True, "seen: a"),
         ("execute_query", False, "Out of time."),
     ]
-
-
-def test_a_limit_on_what_is_used_ends_the_run_before_the_next_call(tmp_path):
-    cancellation = Cancellation(limit=lambda usage: "Too dear." if usage.calls >= 2 else "")
-    run, failure = attempt(
-        agent_of([looks("a"), runs(5), finishes()], tmp_path), "How many?", cancellation=cancellation
-    )
-    assert str(failure) == "Too dear."
-    assert [step.call.tool for step in run.path] == ["look", "execute_query"]
-    assert run.outcome.table is not None  # what was found by then is kept
-    assert len(run.outcome.table) == 5
-
-
-def test_an_abandoned_session_goes_on_where_it_was(tmp_path):
-    kb, cancellation = SlowKB(), Cancellation()
-    threading.Thread(target=lambda: kb.asked.wait(30) and cancellation.abandon()).start()
-    with sqlite_sessions(tmp_path) as saver:
-        chat = Chat(agent_of([looks("a"), runs(5)], tmp_path, kb=kb), "s1", saver)
-        with pytest.raises(CancelledError):
-            chat.ask("How many?", cancellation=cancellation)
-        kb.go_on.set()
-        again = Chat(agent_of([finishes()], tmp_path), "s1", saver)
-        assert again.unfinished == "How many?"
-        run = again.resume()
-    assert [step.call.tool for step in run.path] == ["look", "execute_query", "finish"]
-    assert run.outcome.status == "answered"
-
-
-def test_a_brake_that_was_pulled_before_lets_nothing_begin():
-    cancellation = Cancellation()
-    cancellation.stop()
-    cancellation.stop("a second reason changes nothing")
-    with pytest.raises(Stopped, match="on request"):
-        cancellation.check()
-    with pytest.raises(Stopped, match="on request"):
-        cancellation.run(lambda: time.sleep(60))
 
 
 @pytest.mark.parametrize("end", [Cancellation.stop, Cancellation.abandon, lambda cancellation: None])

@@ -9,8 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage
 from rich.console import Console
 
-from kbnav.agents.common.answering import write_plainly
-from kbnav.agents.gog import TRIED, GogEnding, build_gog, gog_with
+from kbnav.agents.gog import build_gog, gog_with
 from kbnav.agents.walking.base import generated
 from kbnav.apps.console import answer_json, print_run
 from kbnav.models.scripted import ScriptedModel, says
@@ -131,16 +130,6 @@ def test_what_was_generated_is_taken_back_as_long_as_there_is_more_to_see_and_th
     # What was looked at behind it was taken back, and the generation itself is out of the model's sight.
     assert any("built by" in message.text for message in model.seen[2])
     assert not any("built by" in message.text for message in model.seen[4] if message.type == "tool")
-
-
-@pytest.mark.parametrize(("rounds", "early"), [(0, True), (2, True), (3, False)])
-def test_after_three_rounds_an_unknown_answer_stands(rounds, early):
-    path = [step(1, "search_neighbors", "b", "c", entity_id="a")]
-    for number in range(2, 2 + 2 * rounds, 2):
-        path += [step(number, "generate"), step(number + 1, "search_further", f"n{number}")]
-    path.append(step(99, "generate"))
-    ending = GogEnding(write_plainly, lambda _: {}, tried=TRIED)
-    assert ending.premature(Call("finish", {"nodes": []}), path, []) is early
 
 
 @pytest.mark.parametrize("reply", ["", "unknown", "Old Forge was built by Tom Ash.", "a | b", "| --- | --- | --- |"])

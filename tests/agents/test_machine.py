@@ -13,17 +13,15 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.messages.tool import invalid_tool_call
 
 from kbnav.agents.common.answering import QueryEnding
-from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.state import State
 from kbnav.agents.spinach import spinach_with
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import ServiceError
 from kbnav.models.scripted import ScriptedModel, replay_model, says
 from kbnav.runs.trajectory import Outcome, Run, Usage, load_run
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings
-from kbnav.tools.context import Context, Observation
-from kbnav.tools.toolbox import Toolbox
-from kbnav.tools.wikidata import finish
+from kbnav.tools.context import Context
 from tests.agents.parts import Heard, NumbersKB, agent_of, finishes, looks, runs
 
 
@@ -47,14 +45,6 @@ def _name(step) -> str:
 def test_the_drawing_of_the_graph_is_the_reviewed_one(tmp_path):
     drawing = agent_of([], tmp_path).machine.graph().get_graph().draw_mermaid(with_styles=False)
     assert drawing == (Path(__file__).parent / "machine.mermaid").read_text()
-
-
-def test_a_finished_run_answers_with_the_table_of_its_last_query(tmp_path):
-    run = asked([looks("a"), runs(2), finishes()], tmp_path)
-    assert (run.outcome.status, run.outcome.stop, run.outcome.query) == ("answered", "finish", "SELECT 2")
-    assert len(run.outcome.table) == 2
-    assert on_path(run) == ["look a", "execute_query SELECT 2", "finish"]
-    assert run.discarded == ()
 
 
 def test_a_repeat_is_not_run_and_takes_the_step_before_it_back(tmp_path):
@@ -282,32 +272,29 @@ def test_a_saved_run_replays_to_the_same_path(tmp_path):
     assert again.outcome.table == first.outcome.table
 
 
-def test_at_most_eight_calls_of_a_turn_run_at_once(tmp_path):
-    at_once, most, lock = 0, 0, threading.Lock()
+class Counting(NumbersKB):
+    """Counts the queries that run at once."""
 
-    def wait(context: Context, thought: str, name: str) -> Observation:
-        """Wait a little.
+    def __init__(self) -> None:
+        super().__init__()
+        self.at_once, self.most, self.lock = 0, 0, threading.Lock()
 
-        Args:
-            thought: Why.
-            name: Which.
-        """
-        nonlocal at_once, most
-        with lock:
-            at_once += 1
-            most = max(most, at_once)
+    def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
+        with self.lock:
+            self.at_once += 1
+            self.most = max(self.most, self.at_once)
         time.sleep(0.02)
-        with lock:
-            at_once -= 1
-        return Observation(f"waited {name}")
+        with self.lock:
+            self.at_once -= 1
+        return super().execute_query(query)
 
-    calls = says(*(("wait", {"name": str(number)}) for number in range(20)))
-    agent = agent_of([calls], tmp_path)
-    toolbox = Toolbox([wait, finish], agent.kb.capabilities)
-    policy = ChatPolicy(ScriptedModel(replies=[calls]), toolbox, "spinach/policy.md", agent.settings.budget)
-    run = ask(replace(agent, toolbox=toolbox, policy=policy), "?")
-    assert [step.observation for step in run.path[:20]] == [f"waited {number}" for number in range(20)]
-    assert 1 < most <= 8
+
+def test_at_most_eight_calls_of_a_turn_run_at_once(tmp_path):
+    kb = Counting()
+    calls = says(*(("execute_query", {"query": f"SELECT {number}"}) for number in range(20)))
+    run = ask(agent_of([calls], tmp_path, kb=kb), "?")
+    assert [step.rows for step in run.path[:20]] == [*range(20)]
+    assert 1 < kb.most <= 8
 
 
 def test_rows_are_kept_where_only_the_words_fail(tmp_path):

@@ -18,7 +18,6 @@ from kbnav.runs.trajectory import Run, load_run, saved_runs
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Limits, Settings, SparqlSource
 from tests.agents.test_several import PLACES
-from tests.apps.parts import Cli
 from tests.knowledge.endpoint.conftest import COMPANY
 from tests.knowledge.endpoint.served import Served, serving
 
@@ -132,16 +131,6 @@ def test_a_run_is_saved_when_the_endpoint_goes_down_in_the_middle(served, tmp_pa
     assert "503" in run.outcome.note
     assert "\n" not in run.outcome.note
     assert run.kb["kind"] == ("several" if together else "sparql")
-
-
-def test_one_that_is_gone_altogether_is_one_line_with_exit_code_3(served, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "kbnav.toml").write_text(f'kb = "{served.url}"\n[limits]\nretries = 0\n', encoding="utf-8")
-    served.refuse = lambda query: (503, "closed for ever")
-    code, _, error = Cli(monkeypatch, capsys)("ask", "-q", ASKED)
-    assert code == 3
-    assert "closed for ever" in error
-    assert len(error.strip().splitlines()) == 1
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 500, 503])

@@ -1,7 +1,6 @@
 """PASemiQA: the plan as the first step, T rounds, k neighbours kept by the model, unknown as an answer."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,6 @@ from kbnav.agents.tog import tog_with
 from kbnav.agents.walking.options import PasemiqaOptions
 from kbnav.agents.walking.planned import open_match
 from kbnav.errors import UsageError
-from kbnav.knowledge.skb.build import Options
-from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.planning.paths import Hop, RelationPath
 from kbnav.planning.planners import encoder_of
@@ -25,7 +22,6 @@ from kbnav.planning.training import Example
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import ask
 from kbnav.settings.systems import read_options
-from tests.agents.conftest import EDGES, NODES, opened
 from tests.agents.walkers import OWNED, Given, Script, settings
 
 QUESTION = "What does Ann Reed own?"
@@ -146,12 +142,6 @@ def test_query_is_by_cosine_alone_where_asked_for(village, tmp_path):
     assert list(fused.path[1].nodes) != wanted
 
 
-@pytest.fixture(scope="module")
-def wordy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
-    """The village without vectors."""
-    yield from opened(tmp_path_factory.mktemp("wordy"), NODES, EDGES, Options(sparql=False, vectors=False))
-
-
 def test_without_a_plan_the_run_says_so_once_and_the_prompt_speaks_of_none(village, tmp_path):
     model = ScriptedModel(replies=[LOOK, finish("h1")])
     run = ask(pasemiqa_with(model, Script([]), None, village, settings(tmp_path)), QUESTION)
@@ -254,12 +244,6 @@ SHOWN = (
     "Question: What does Bob Lisk own?\n1. Follow owns.\n2. Name all.\nAnswer: Long Barn (h2)\n\n"
     "Question: Who painted Old Forge?\n1. Follow ^painted.\nAnswer: Ann Reed (p1)\n\n"
 )
-TOML = """\
-[[demonstrations]]
-question = "What does Bob Lisk own?"
-steps = ["Follow owns.", "Name all."]
-answer = "Long Barn (h2)"
-"""
 
 
 @pytest.fixture

@@ -6,12 +6,10 @@ import sys
 import pytest
 
 from kbnav.apps.cli import main
-from kbnav.settings.systems import SystemEntry
 from tests.models.stub import Canned, ModelStub, completion
 
 QUESTION = "Which elements were discovered by Marie Curie?"
 QUERY = "SELECT ?element WHERE { ?element wdt:P61 wd:Q7186 }"
-RANKER = SystemEntry("ranker", "A retriever of somebody's own.", "nowhere:build", "retriever")
 
 
 class Cli:

@@ -10,6 +10,8 @@ from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.scoring import score_run
 from kbnav.runs.trajectory import load_run, save_run
 from tests.apps.parts import QUERY, QUESTION, Cli, curie, model
+from tests.knowledge.endpoint.conftest import COMPANY
+from tests.knowledge.endpoint.served import serving as endpoint
 from tests.models.stub import ModelStub, failure
 
 
@@ -83,6 +85,16 @@ def test_ask_continue_is_a_follow_up_to_the_last_question(kbnav, home):
         QUESTION,
         "And who was her husband?",
     ]
+
+
+def test_where_no_follow_up_is_read_a_chat_and_ask_continue_say_so_once(kbnav):
+    said = "no follow-up is read"
+    assert said not in kbnav.out("chat", typed="Who discovered polonium?\n")
+    with endpoint(COMPANY) as served:
+        asked = kbnav("ask", "-q", "--kb", served.url, "How many products are there?")[1]
+        again = kbnav("ask", "-q", "--continue", "And lamps?")[1]
+        told = kbnav.out("chat", "--kb", served.url, typed="How many products are there?\nAnd lamps?\n")
+    assert [one.count(said) for one in (asked, again, told)] == [0, 1, 1]
 
 
 def test_what_can_be_typed_in_a_chat_beside_questions(kbnav):
@@ -219,3 +231,14 @@ def test_the_list_says_what_is_here_and_how_the_rest_is_got(evaluation, tmp_path
     code, _, error = evaluation("dataset", "fetch", "wikiwebquestions-train")
     assert code == 2
     assert "get it from its publisher, and put it there: benchmarks/wikiwebquestions/train.jsonl" in error
+    (tmp_path / "benchmarks").rename(tmp_path / "sets")
+    code, _, error = evaluation("freeze", "spinach-dev", "--out", "gold")
+    assert (code, "the setting benchmarks" in error) == (2, True)
+    assert (
+        "sets/spinach/dev.json: no questions"
+        in evaluation("freeze", "spinach-dev", "--out", "gold", "--set", "benchmarks=sets")[2]
+    )
+    monkeypatch.setenv("KBNAV_BENCHMARKS", "sets")
+    assert "sets/spinach/dev.json: no questions" in evaluation("dataset", "stats", "spinach-dev")[2]
+    listed = json.loads(evaluation("dataset", "list", "--json")[1])
+    assert (listed["folder"], listed["datasets"]["spinach-dev"]["here"]) == ("sets", True)

@@ -77,6 +77,18 @@ def test_wrong_use_is_one_line_and_exit_code_2(kbnav, arguments, message):
     assert len(error.splitlines()) == 1
 
 
+def test_a_query_is_run_and_a_misspelled_folder_is_told_what_is_beside_it(kbnav):
+    built(kbnav, "--sparql")
+    query = ("sparql", "query", "SELECT ?h { ?p rel:owns ?h . ?p rdfs:label 'Ann Reed' } ORDER BY ?h", "--kb")
+    rows = json.loads(kbnav.out(*query, "v.skb", "--json"))
+    assert rows == [{"h": "h1", "hLabel": "The Mill"}, {"h": "h2", "hLabel": "Long Barn"}]
+    assert kbnav.out(*query, "v.skb", "--csv").split() == ["h", "urn:kbnav:node/h1", "urn:kbnav:node/h2"]
+    assert "The Mill" in kbnav.out(*query, "v.skb")
+    assert kbnav.out("sparql", "query", "ASK { ?s rel:owns ?o }", "--kb", "v.skb").strip() == "True"
+    for wrong in (("skb", "info", "v.sbk"), (*query, "v.sbk"), ("ask", "--kb", "v.sbk", "Who?")):
+        assert "did you mean 'v.skb'?" in kbnav(*wrong)[2]
+
+
 def test_a_chat_model_is_asked_with_the_tools_and_words_of_an_skb(kbnav):
     built(kbnav)
     replies = [

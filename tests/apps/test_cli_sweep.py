@@ -2,14 +2,15 @@
 
 import json
 import threading
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 import pytest
-from pyoxigraph import QueryResultsFormat, RdfFormat, Store
 
+from kbnav.errors import ServiceError
 from kbnav.evaluation.records import read_records
 from kbnav.knowledge.checking import broken, check_kb
 from kbnav.knowledge.open import bundled_mirror, open_kb
@@ -20,7 +21,7 @@ from tests.apps.parts import Cli
 from tests.knowledge.endpoint.conftest import COMPANY
 from tests.knowledge.endpoint.served import serving as endpoint
 from tests.knowledge.wikidata.foreign import BASE, build_foreign
-from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, serving
+from tests.knowledge.wikidata.serving import Answer, serving
 from tests.models.stub import Canned, ModelStub, completion
 
 QUESTION = "Which ship built by Marit Skarrow was painted yellow?"
@@ -163,13 +164,43 @@ def test_what_cannot_be_opened_is_exit_code_3_and_no_name_is_2(kbnav, monkeypatc
     assert "no knowledge base 'nowhere'" in err
 
 
-def test_an_endpoint_is_told_by_its_label_predicates_and_its_classes(tmp_path):
+def test_an_endpoint_is_tried_as_what_it_is_and_told_by_its_label_predicates_and_its_classes(tmp_path):
     with endpoint(LABELLED) as served:
         settings = Settings(kb=served.url, home=tmp_path)
         with open_kb(settings) as kb:
-            said = {one.what: one.says for one in check_kb(kb, settings)}
+            findings = list(check_kb(kb, settings))
+            assert broken(findings, kb) == []
+    told, said = verdicts(findings), {one.what: one.says for one in findings}
+    assert [told[one] for one in ("queries", "search", "entry", "labels")] == ["works"] * 4
     assert "rdfs:label" in said["labels"]
     assert said["classes"] == "1 seen, the largest: thing (2)"
+
+
+NAMELESS = """
+@prefix v: <http://v.example/> . @prefix d: <http://d.example/> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+v:Ort rdfs:label "Ort" . v:Werk rdfs:label "Werk" .
+""" + "".join(f'd:w{n} a v:Werk ; v:kurz "{"ab"[n % 2]}" ; v:in d:o{n} . d:o{n} a v:Ort .' for n in range(6))
+
+
+@pytest.mark.parametrize(
+    ("more", "verdict", "lacks"),
+    [("", "fails", ["labels"]), ('d:w1 rdfs:label "One" . d:o1 rdfs:label "Ulm" .', "fails", ["labels"]),
+     ("".join(f'd:w{n} rdfs:label "Work {n}" .' for n in range(6)), "partly", [])],
+)  # fmt: skip
+def test_things_without_names_are_told_by_class_with_a_table_that_can_be_pasted(tmp_path, more, verdict, lacks):
+    with endpoint(NAMELESS + more) as served:
+        settings = Settings(kb=served.url, home=tmp_path)
+        with open_kb(settings) as kb:
+            findings = list(check_kb(kb, settings))
+            assert broken(findings, kb) == lacks
+        labels = next(one for one in findings if one.what == "labels")
+        assert (labels.verdict, "Ort" in labels.says, "Werk" in labels.says) == (verdict, True, verdict == "fails")
+        if verdict == "fails":  # a property of Werk holds texts, of Ort none does
+            pasted = tomllib.loads(labels.remedy.partition("\n")[2])["sparql"]
+            assert pasted == {"mine": {"url": served.url, "labels": ["http://v.example/kurz"]}}
+            with open_kb(Settings(kb="mine", sparql=pasted, home=tmp_path)) as kb:
+                assert kb.labels(["d:w2"]) == {"d:w2": "a"}
 
 
 def test_another_wikibase_is_told_by_its_iris_and_what_it_lacks(tmp_path):
@@ -220,36 +251,18 @@ def test_what_is_down_says_which_setting_it_is(gone, served_mini, tmp_path):
     assert any(f"endpoints.{name}" in one.remedy for one in findings if one.what in lacking)
 
 
-def test_an_endpoint_that_is_down_is_told_its_own_settings(tmp_path):
-    with serving(lambda _: Answer("down", 404, "text/plain")) as served:
-        settings = Settings(kb=f"{served.url}/sparql", home=tmp_path, limits={"retries": 0})
+@pytest.mark.parametrize("reply", [Answer("down", 404, "text/plain"), Answer("<html>Welcome</html>", 200, "text/html")])
+@pytest.mark.parametrize(("path", "usual"), [("", "/sparql"), ("/sparql", "/query")])
+def test_an_address_without_a_query_service_is_told_the_usual_paths_and_its_own_settings(tmp_path, reply, path, usual):
+    with serving(lambda _: reply) as served:
+        settings = Settings(kb=f"{served.url}{path}", home=tmp_path, limits={"retries": 0})
         with open_kb(settings) as kb:
             findings = list(check_kb(kb, settings))
+            with pytest.raises(ServiceError, match=f"{served.url}{usual}"):
+                kb.execute_query("ASK { ?s ?p ?o }")
+    assert f"{served.url}{usual}" in findings[0].says
     assert "[sparql.NAME]" in findings[0].remedy
     assert not any("endpoints." in one.remedy for one in findings)
-
-
-def test_a_plain_endpoint_is_tried_as_what_it_is(tmp_path):
-    store = Store()
-    store.load(LABELLED.encode(), RdfFormat.TURTLE)
-
-    def answer(asked: Asked) -> Answer:
-        if asked.path != "/sparql":
-            return Answer("nothing here", 404, "text/plain")
-        try:
-            found = store.query(asked.params["query"])
-        except SyntaxError as error:
-            return Answer(f"error at 1:1: expected {error}", 400, "text/plain")
-        return Answer(found.serialize(format=QueryResultsFormat.JSON) or b"", type=ROWS)
-
-    with serving(answer) as served:
-        settings = Settings(kb=f"{served.url}/sparql", home=tmp_path, limits={"retries": 0})
-        with open_kb(settings) as kb:
-            findings = list(check_kb(kb, settings))
-            assert broken(findings, kb) == []
-    told = verdicts(findings)
-    assert (told["queries"], told["search"], told["entry"]) == ("works", "works", "works")
-    assert "limits" not in told
 
 
 def test_a_slow_endpoint_is_tried_for_what_matters_first_and_no_longer_than_it_may(tmp_path):

@@ -121,6 +121,8 @@ HARMLESS = (
     "PREFIX prefixx: <http://a/> BASE <http://b/> SELECT * { ?s ?p ?o } LIMIT 1",
     "ASK { ?s <http://example.org/INSERT/FROM/SERVICE> ?o }",
     "SELECT ?insert ?from { ?insert ?service ?from } LIMIT 1",
+    "PREFIX from: <urn:b> SELECT ?from { ?from from:x 'FROM <a:b>' ; from:INSERT <a:b#FROM> }",
+    "PREFIX x: <urn:b> SELECT * { ?s x:LOAD '''\n} ; DROP ALL #''', x:delete }",
     'SELECT * { ?s ?p """DROP ALL ; LOAD <http://a/>""" } LIMIT 1',
     "SELECT * { ?s ?p ?o FILTER(?o != 'it\\'s FROM') } LIMIT 1",
 )

@@ -3,7 +3,6 @@
 import json
 import re
 import secrets
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +25,7 @@ from kbnav.evaluation.datasets import load_file
 from kbnav.evaluation.human_evaluation import open_collection, open_judging
 from kbnav.settings.model import Settings
 from tests.apps.web.parts import Served, Server, web_settings
-from tests.attack.test_doors import TOKENS
+from tests.attack.test_doors import TOKENS, raw
 from tests.attack.test_scripts import CORPUS
 
 KINDS = {
@@ -70,14 +69,6 @@ def routes(kind: str) -> list[tuple[str, str]]:
     found = [route for router in KINDS[kind] for route in router.routes]
     assert all(isinstance(route, APIRoute) for route in found)  # one of another kind wants a look of its own
     return sorted((method, re.sub(r"\{.*?\}", "x", route.path)) for route in found for method in route.methods)
-
-
-def raw(url: str, method: str, path: str, *headers: str) -> int:
-    """The status of a request with these headers."""
-    with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=20) as connection:
-        lines = (f"{method} {path} HTTP/1.1", *headers, "Connection: close", "", "")
-        connection.sendall("\r\n".join(lines).encode("latin-1"))
-        return int(connection.makefile("rb").readline().split()[1])
 
 
 @pytest.mark.parametrize("kind", KINDS)

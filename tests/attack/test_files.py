@@ -29,7 +29,7 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.wikidata.mirror.build import MADE, REPLACED, build_mirror
 from kbnav.knowledge.wikidata.mirror.store import read_info
 from kbnav.knowledge.work_folder import work_folder
-from tests.knowledge.skb.saved import save_stark, save_tensor, tensor_pickle
+from tests.knowledge.skb.saved import Hostile, save_stark, save_tensor, tensor_pickle
 
 MIB = 1 << 20
 PLAIN = Options(text=True, vectors=False, sparql=False)
@@ -212,20 +212,15 @@ def test_nothing_of_a_file_reaches_the_terminal_raw(tmp_path):
         assert not set("\x1b\x07\u202e") & set(told.stdout + told.stderr)
 
 
-class Runs:
-    """What a malicious pickle holds: a call."""
-
-    def __init__(self, *call: Any) -> None:
-        self.call = call
-
-    def __reduce__(self) -> Any:
-        return self.call[0], self.call[1:]
-
-
 def test_pickles_that_were_tampered_with_run_nothing_and_end_in_a_value_or_one_error(tmp_path):
     canary = tmp_path / "canary"
     touch = f"open({str(canary)!r}, 'w')"
-    calls = [Runs(os.system, f"touch {canary}"), Runs(eval, touch), Runs(exec, touch), Runs(open, str(canary), "w")]
+    calls = [
+        Hostile(os.system, f"touch {canary}"),
+        Hostile(eval, touch),
+        Hostile(exec, touch),
+        Hostile(open, str(canary), "w"),
+    ]
     nodes = [{"name": f"node {one}", "type": "gene", "details": {"a": [one, 1.5, None, "x" * one]}} for one in range(9)]
     whole = [pickle.dumps(nodes, protocol) for protocol in range(6)]
     whole += [pickle.dumps([*nodes, call], protocol) for call in calls for protocol in range(6)]

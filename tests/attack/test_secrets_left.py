@@ -10,21 +10,17 @@ import subprocess
 import sys
 import zipfile
 import zlib
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from kbnav.agents.common.state import start
-from kbnav.models.scripted import says
 from kbnav.prompts import FOLDER, render
 from kbnav.runs.trajectory import Call, Step
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Budget
-from kbnav.tools.context import Context, Observation
-from kbnav.tools.toolbox import Toolbox
-from tests.agents.parts import agent_of, execute_query, finish, finishes, looks, runs
+from tests.agents.parts import agent_of, finishes, looks, runs
 from tests.apps.bot.conftest import mediawiki, people
 from tests.apps.bot.mediawiki import BOT, BOT_PASSWORD
 from tests.apps.bot.parts import TALK, Scene
@@ -185,27 +181,6 @@ LABELS = [
 ]
 
 
-def poisoned(context: Context, thought: str, at: str) -> Observation:
-    """Look at something.
-
-    Args:
-        thought: Why.
-        at: What to look at.
-    """
-    context.kb.ran.append(f"look {at}")  # type: ignore[attr-defined]
-    return Observation("\n".join(LABELS))
-
-
-poisoned.__name__ = "look"
-
-
-def agent(replies, home):
-    made = agent_of(replies, home)
-    toolbox = Toolbox([poisoned, execute_query, finish], made.kb.capabilities)
-    made.policy._toolbox = toolbox
-    return replace(made, toolbox=toolbox)
-
-
 OF_A_KB = re.compile(
     r"\{\{ *(fact|line|path|document|table|node|node\.label|entity\.label|values\[|edge\.source|text) *[|}.\[]"
 )
@@ -272,54 +247,14 @@ def test_what_an_agents_own_program_found_and_earlier_turns_are_marked_too(tmp_p
     assert shown[-1].text.count("</result>") == 1
 
 
-def test_calls_are_the_models_own_whatever_a_label_says(tmp_path):
-    replies = [looks("a"), looks("b"), runs(3), finishes()]
-    one = agent(replies, tmp_path)
-    run = ask(one, "How many?")
-    assert one.kb.ran == ["look a", "look b", "SELECT 3"]
-    assert [step.call.tool for step in run.path] == ["look", "look", "execute_query", "finish"]
-    assert run.outcome.query == "SELECT 3"
-    assert not run.discarded
-
-
 @pytest.mark.parametrize("words", [label for label in LABELS if "```" in label or "tool_call" in label])
 def test_words_that_quote_a_document_call_nothing(words, tmp_path):
-    replies = [looks("a"), AIMessage(f"The document says: {words}"), runs(3), finishes()]
-    one = agent(replies, tmp_path)
+    document = "\n".join(LABELS)  # which is seen as it is looked for
+    one = agent_of([looks(document), AIMessage(f"The document says: {words}"), runs(3), finishes()], tmp_path)
     run = ask(one, "How many?")
-    assert one.kb.ran == ["look a", "SELECT 3"]
+    assert one.kb.ran == [f"look {document}", "SELECT 3"]
     assert run.outcome.query == "SELECT 3"
     assert [step.call.tool for step in run.steps] == ["look", "(no tool)", "execute_query", "finish"]
-
-
-def test_a_thousand_calls_in_a_turn_end_within_the_budget(tmp_path):
-    many = says(*[("look", {"at": str(number)}) for number in range(1000)])
-    one = agent([many] * 40, tmp_path)
-    run = ask(one, "How many?")
-    assert len(one.kb.ran) <= 30
-    assert run.outcome.status in ("no answer", "best effort")
-    assert run.usage.calls <= 31
-    assert len(list((tmp_path / "runs").glob("*.json"))) == 1
-    assert (tmp_path / "runs" / f"{run.id}.json").stat().st_size < 2_000_000
-
-
-@pytest.mark.parametrize(
-    "odd",
-    [
-        ("no_such_tool", {"at": "x"}),
-        ("look", {"at": ["a", {"b": None}]}),
-        ("look", {"at": None, "more": 1}),
-        ("execute_query", {"query": {"select": 3}}),
-        ("finish", {"result": "x" * 1000, "answer": [1]}),
-    ],
-)
-def test_odd_calls_for_ever_end_within_the_budget_and_are_saved(odd, tmp_path):
-    one = agent([says(odd)] * 40, tmp_path)
-    run = ask(one, "How many?")
-    assert not one.kb.ran
-    assert run.outcome.status != "answered"
-    assert len(run.steps) <= 31
-    assert (tmp_path / "runs" / f"{run.id}.json").is_file()
 
 
 ODD = [

@@ -25,6 +25,7 @@ from kbnav.sessions.session import Chat, sqlite_sessions
 from kbnav.settings.model import Settings
 from tests.apps.web.parts import Visit, served_process
 from tests.attack.test_downloads import kilobytes
+from tests.clock import Clock
 
 LONGEST_ADDRESS = 60_000
 POLONIUM = "Which elements were discovered by Marie Curie?"
@@ -146,27 +147,12 @@ def test_no_operation_takes_long_or_much_or_says_much(fresh_home):
 YEAR = 365 * 24 * 3600.0
 
 
-class Clock:
-    """A clock that moves when it is told to, and when somebody sleeps."""
-
-    def __init__(self) -> None:
-        self.now, self.slept = 1_800_000_000.0, 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        self.slept += seconds
-        assert self.slept < 600, "it waits for ever"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("rules", [Rules(requests=3), Rules(errors=2), Rules(seconds=30.0)])
 @pytest.mark.parametrize("jumps", [(YEAR, -YEAR), (-YEAR, YEAR), (YEAR, -2 * YEAR), (-3600.0, 0.0)])
 @pytest.mark.parametrize("within", [False, True], ids=["between requests", "within a request"])
 def test_limits_hold_and_no_request_waits_for_a_year(tmp_path, rules, jumps, within):
-    clock = Clock()
+    clock = Clock(1_800_000_000.0)
     throttle = Throttle(tmp_path / "limits.sqlite", clock=clock, sleep=clock.sleep)
 
     def ask(jump: float = 0.0) -> None:
@@ -201,7 +187,7 @@ def test_what_a_bot_put_off_and_counted_before_its_clock_jumped_back_holds_nothi
 
 
 def test_an_answer_from_the_future_is_not_young_for_ever(tmp_path):
-    clock = Clock()
+    clock = Clock(1_800_000_000.0)
     cache = HttpCache(tmp_path / "cache.sqlite", age=60, clock=clock)
     clock.now += YEAR
     cache.put("a", "text/plain", b"old")

@@ -53,18 +53,18 @@ class Endpoint(Server):
 
     def __exit__(self, *_: object) -> None:
         self.go_on.set()
-        super().__exit__()
+        super().__exit__(*_)
 
     @property
     def texts(self) -> int:
-        return sum(len(body["input"]) for body in self.asked)
+        return sum(len(body["input"]) for body in self.requests)
 
 
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
     """What this process builds alone."""
     with Endpoint() as server:
-        encoder = load(ENCODER, base_url=server.url, api_key="k")
+        encoder = load(ENCODER, base_url=server.base_url, api_key="k")
         build(small(tmp_path, NODES), tmp_path / "here.skb", Options(sparql=False, encoder=encoder))
     return tmp_path / "here.skb"
 
@@ -79,10 +79,10 @@ def same_files(one: Path, other: Path, *parts: str) -> bool:
 def test_one_of_two_workers_is_killed_and_the_skb_is_the_same(cluster, here, tmp_path):
     with (
         Endpoint(held_from=3) as server,
-        on_ray(workers=2, load=partial(one_thread, base_url=server.url, api_key="k")) as workers,
+        on_ray(workers=2, load=partial(one_thread, base_url=server.base_url, api_key="k")) as workers,
         ThreadPoolExecutor(1) as pool,
     ):
-        encoder = load(ENCODER, base_url=server.url, api_key="k")
+        encoder = load(ENCODER, base_url=server.base_url, api_key="k")
         options = Options(sparql=False, encoder=encoder, workers=workers)
         building = pool.submit(build, small(tmp_path, NODES), tmp_path / "there.skb", options)
         try:
@@ -103,9 +103,9 @@ def test_one_of_two_workers_is_killed_and_the_skb_is_the_same(cluster, here, tmp
 def test_a_worker_that_dies_of_a_text_again_and_again_ends_the_build_with_one_line(cluster, tmp_path):
     with (
         Endpoint(deadly=True) as server,
-        on_ray(workers=1, load=partial(one_thread, base_url=server.url, api_key="k")) as workers,
+        on_ray(workers=1, load=partial(one_thread, base_url=server.base_url, api_key="k")) as workers,
     ):
-        options = Options(sparql=False, encoder=load(ENCODER, base_url=server.url, api_key="k"), workers=workers)
+        options = Options(sparql=False, encoder=load(ENCODER, base_url=server.base_url, api_key="k"), workers=workers)
         with pytest.raises(ServiceError, match=r"^a worker of the Ray cluster failed more than 3 times: .+$") as raised:
             build(small(tmp_path, 20), tmp_path / "never.skb", options)
     assert server.killed == 4
@@ -120,7 +120,7 @@ def test_a_build_whose_driver_is_killed_goes_on_where_it_was(cluster, here, tmp_
     command += ["--no-sparql"]
     environment = {**os.environ, "RAY_ADDRESS": cluster, "OPENAI_API_KEY": "k"}
     with Endpoint(held_from=21) as server:  # of 24; a window takes 8
-        driver = subprocess.Popen([*command, "--base-url", server.url], env=environment, stderr=subprocess.DEVNULL)
+        driver = subprocess.Popen([*command, "--base-url", server.base_url], env=environment, stderr=subprocess.DEVNULL)
         try:
             assert server.held.acquire(timeout=240)
             until(lambda: written(out) >= WINDOW, seconds=60)
@@ -129,7 +129,7 @@ def test_a_build_whose_driver_is_killed_goes_on_where_it_was(cluster, here, tmp_
             driver.wait()
         kept = written(out)
     with Endpoint() as server:
-        again = [*command, "--base-url", server.url, "--gpus", "1"]
+        again = [*command, "--base-url", server.base_url, "--gpus", "1"]
         ended = subprocess.run(again, env=environment, capture_output=True, text=True, timeout=280)
         assert ended.returncode == 0, ended.stderr
         assert server.texts == NODES - kept

@@ -13,6 +13,7 @@ from kbnav.models.calls import Replies
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Settings
 from tests.apps.web.parts import until
+from tests.clock import Clock
 
 WORKER = """
 import sys, time
@@ -25,13 +26,13 @@ for _ in range(4):
 
 
 def test_an_answer_that_one_machine_got_is_there_for_another_until_it_is_too_old(database):
-    now = [1000.0]
-    one, two = (HttpCache(database, age=60, clock=lambda: now[0]) for _ in range(2))
+    clock = Clock()
+    one, two = (HttpCache(database, age=60, clock=clock) for _ in range(2))
     one.put("key", "text/plain", b"body")
     assert two.get("key") == ("text/plain", b"body")
     two.put("key", "text/csv", b"newer")
     assert one.get("key") == ("text/csv", b"newer")
-    now[0] += 61
+    clock.now += 61
     assert one.get("key") is None
 
 

@@ -1,52 +1,26 @@
 """An OpenAI-compatible endpoint of embeddings on the loopback address."""
 
 import json
-import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any
+
+from tests.models.stub import Canned, ModelStub
 
 Reply = tuple[int, Any]
 """A status and what is sent: bytes, or what becomes JSON."""
 
 
-class Server:
-    """Answers POST /embeddings by a function and keeps what it was asked."""
+class Server(ModelStub):
+    """Answers by a function of the request and its number."""
 
     def __init__(self, answer: Callable[[dict[str, Any], int], Reply]) -> None:
-        self.asked: list[dict[str, Any]] = []
-        self.keys: list[str | None] = []
-        server = self
+        super().__init__([])
+        self._answer = answer
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                server.asked.append(body)
-                server.keys.append(self.headers["Authorization"])
-                status, reply = answer(body, len(server.asked))
-                content = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(content)))
-                self.send_header("retry-after-ms", "1")
-                self.end_headers()
-                self.wfile.write(content)
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,))
-        self.url = f"http://127.0.0.1:{self._http.server_port}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
+    def reply(self, asked: dict[str, Any]) -> Canned:
+        status, said = self._answer(asked, len(self.requests))
+        body = said if isinstance(said, bytes) else json.dumps(said).encode()
+        return Canned(body, status, headers={"retry-after-ms": "1"})
 
 
 def embeddings(body: dict[str, Any], _: int = 0) -> Reply:

@@ -115,7 +115,7 @@ def test_frozen_answers_are_taken_by_question_and_none_may_lack(dataset, tmp_pat
     folder = tmp_path / "gold"
     collect_gold(dataset, dataset.questions[:2], NumbersKB(), folder / "own.jsonl", stored=False)  # type: ignore[arg-type]
     path = gold_file(folder, "own")
-    _, answers = take_gold(dataset, dataset.questions[:1], path)
+    answers = take_gold(dataset, dataset.questions[:1], path)
     assert list(answers) == ["two"]
     with pytest.raises(UsageError, match="no gold answer of 4 questions, the first is wrong"):
         take_gold(dataset, dataset.questions, path)

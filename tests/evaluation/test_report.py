@@ -306,8 +306,13 @@ def test_one_table_of_runs_marks_the_best_and_what_differs_from_the_first():
     latex = scores_table(report, "latex")
     assert r"a\_1 \& \{50\%\} & spinach" in latex
     assert r"\textbf{100.0}*" in latex
+    assert latex.count(r"\begin{table}") == latex.count(r"\caption{Scores in percent on own (n = 12)") == 2
     rows = list(csv.DictReader(scores_table(report, "csv").splitlines()))
     assert [float(row["F1"]) for row in rows] == [25.0, 100.0, 25.0, 100.0, 50.0, 0.0]
+    assert r"| **100.0**\* (100.0 to 100.0) |" in scores_table(report, "markdown", with_intervals=True)
+    assert r"\textbf{100.0}* {\scriptsize (100.0--100.0)}" in scores_table(report, "latex", with_intervals=True)
+    rows = list(csv.DictReader(scores_table(report, "csv", with_intervals=True).splitlines()))
+    assert 0 <= float(rows[0]["F1 low"]) < 25 < float(rows[0]["F1 high"]) < 75
 
 
 def test_other_gold_answers_or_questions_are_another_table_and_only_tests_over_all_are_marked():

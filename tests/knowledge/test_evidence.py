@@ -14,16 +14,9 @@ from kbnav.knowledge.evidence import Evidence, Provenance, provenance
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.replies import LEFT_OUT
 from kbnav.settings.model import Settings
+from tests.knowledge.parts import Over, mirror_of
 
 DATA = """
-@prefix wd: <http://www.wikidata.org/entity/> . @prefix wdt: <http://www.wikidata.org/prop/direct/> .
-@prefix p: <http://www.wikidata.org/prop/> . @prefix ps: <http://www.wikidata.org/prop/statement/> .
-@prefix pq: <http://www.wikidata.org/prop/qualifier/> . @prefix pr: <http://www.wikidata.org/prop/reference/> .
-@prefix pqv: <http://www.wikidata.org/prop/qualifier/value/> . @prefix wdv: <http://www.wikidata.org/value/> .
-@prefix prv: <http://www.wikidata.org/prop/reference/value/> .
-@prefix wds: <http://www.wikidata.org/entity/statement/> . @prefix wdref: <http://www.wikidata.org/reference/> .
-@prefix wikibase: <http://wikiba.se/ontology#> . @prefix prov: <http://www.w3.org/ns/prov#> .
-@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
 wd:P36 a wikibase:Property ; rdfs:label "capital"@en . wd:P580 a wikibase:Property ; rdfs:label "start time"@en .
 wd:P248 a wikibase:Property ; rdfs:label "stated in"@en . wd:P30 a wikibase:Property ; rdfs:label "continent"@en .
 wd:P1082 a wikibase:Property ; rdfs:label "population"@en . wd:P576 a wikibase:Property ; rdfs:label "end"@en .
@@ -48,12 +41,7 @@ wds:Q1-f a wikibase:Statement ; wikibase:rank wikibase:DeprecatedRank ; ps:P1082
 @pytest.fixture(scope="module")
 def atlantis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
     """A mirror of one made-up country with ranks, a qualifier and a reference."""
-    from kbnav.knowledge.wikidata.mirror.build import build_mirror
-
-    folder = tmp_path_factory.mktemp("atlantis")
-    (folder / "data.ttl").write_text(DATA, encoding="utf-8")
-    build_mirror([folder / "data.ttl"], folder / "mirror")
-    with open_kb(Settings(kb=str(folder / "mirror"), home=folder / "home")) as kb:
+    with mirror_of(DATA, tmp_path_factory.mktemp("atlantis")) as kb:
         yield kb
 
 
@@ -159,27 +147,20 @@ def test_at_most_two_queries_are_sent(atlantis):
     table = atlantis.execute_query(query)
     asked: list[str] = []
 
-    class Counting:
-        def __getattr__(self, name: str) -> object:
-            return getattr(atlantis, name)
+    def counting(text: str, *, language: str = "en") -> AnswerTable:
+        asked.append(text)
+        return atlantis.execute_query(text, language=language)
 
-        def execute_query(self, text: str, *, language: str = "en") -> object:
-            asked.append(text)
-            return atlantis.execute_query(text, language=language)
-
-    provenance(Counting(), query, table)  # type: ignore[arg-type]
+    provenance(Over(atlantis, execute_query=counting), query, table)  # type: ignore[arg-type]
     assert len(asked) == 2
 
 
 def test_a_service_that_fails_is_told_and_ends_nothing(atlantis):
-    class Down:
-        vocabulary = atlantis.vocabulary
-
-        def execute_query(self, text: str, *, language: str = "en") -> object:
-            raise ServiceError("the service is down")
+    def down(text: str, *, language: str = "en") -> AnswerTable:
+        raise ServiceError("the service is down")
 
     query = "SELECT ?c { wd:Q1 wdt:P36 ?c }"
-    told = provenance(Down(), query, atlantis.execute_query(query))  # type: ignore[arg-type]
+    told = provenance(Over(atlantis, execute_query=down), query, atlantis.execute_query(query))  # type: ignore[arg-type]
     assert (told.rows, told.failed) == ((), "the service is down")
 
 
@@ -189,16 +170,6 @@ def test_links_of_a_graph_without_statements_are_told_as_triples(tmp_path):
         told = found(demo, query)
         assert all(len(row) == 1 and row[0].property.endswith("#type") for row in told.rows)
         assert not any(one.statement for row in told.rows for one in row)
-
-
-class Over:
-    """Another knowledge base, but for what is changed."""
-
-    def __init__(self, base: KnowledgeBase, **changed: Any) -> None:
-        self._base, self._changed = base, changed
-
-    def __getattr__(self, name: str) -> Any:
-        return self._changed[name] if name in self._changed else getattr(self._base, name)
 
 
 @pytest.fixture

@@ -162,8 +162,11 @@ def test_a_knowledge_base_of_ones_own_is_asked_by_a_system_that_is_named(tmp_pat
 def test_nodes_of_an_skb_are_rows_too(demo_home):
     with kbnav.open("demo", settings=kbnav.Settings(home=demo_home)) as demo:
         answer = kbnav.ask("Which instrument made by somebody from Little Mew has a love letter in it?", kb=demo)
-        first, *others = demo.nodes
+        nodes, (first, *others) = demo.nodes, demo.nodes
         assert (demo.search(first.label)[0].id, len(others) + 1) == (first.id, demo.base.state()["nodes"])
+        assert (len(nodes), nodes[0], nodes[-1], [*nodes[1:3]]) == (len(others) + 1, first, others[-1], others[:2])
+        with pytest.raises(IndexError):
+            nodes[len(nodes)]
     assert (answer.rows[0]["rank"], answer.rows[0]["type"]) == (1, "instrument")
     assert (answer.query, answer.link) == ("", "")
 
@@ -281,6 +284,9 @@ def test_an_answer_is_copied_pickled_and_returned_from_fastapi(kb):
         assert (told["text"], told["columns"], told["rows"]) == ("polonium, radium", ["answer"], ROWS)
         assert (told["query"], told["question"], "run" in told) == (answer.query, MARIE, False)
         assert [one["property"] for one in told["evidence"]["rows"][0]] == ["P61", "P31"]
+    schema = TestClient(app).get("/openapi.json").json()["components"]["schemas"]["AnswerDocument"]["properties"]
+    assert schema.keys() == answer.model_dump().keys() == told.keys()
+    assert schema["rows"]["type"] == "array"
     nan = Term("literal", "NaN", "http://www.w3.org/2001/XMLSchema#double")
     table = AnswerTable(("n",), ((nan,),))
     answer = kbnav.Answer(replace(answer.run, outcome=Outcome("answered", "finish", table=table)))
@@ -424,6 +430,11 @@ def test_functions_are_tools_and_a_model_that_calls_none_is_refused(kb, caplog):
         kbnav.ask("Who?", kb=kb, model="offline", tools=[greet])
     assert caplog.text == ""  # the error says it
     assert "greet" in [tool.name for tool in kbnav.langchain_tools(kb, tools=[greet])]
+    chosen = kbnav.langchain_tools(kb, tools=["get_entry", greet, "search_entities"])
+    assert [tool.name for tool in chosen] == ["search_entities", "get_entry", "greet"]
+    for wrong, said in ((["get_entri"], "did you mean 'get_entry'"), ("get_entry", "a list of tools")):
+        with pytest.raises(UsageError, match=said):
+            kbnav.langchain_tools(kb, tools=wrong)
     with pytest.raises(kbnav.KbnavError, match="FakeListChatModel cannot call tools"):
         kbnav.ask("Who?", kb=kb, model=FakeListChatModel(responses=["x"]))
 

@@ -1,6 +1,5 @@
 """What can become of one call of a model, at a real server."""
 
-import asyncio
 import threading
 from collections.abc import Iterator
 
@@ -10,7 +9,6 @@ from kbnav.agents.common.agent import build_agent
 from kbnav.agents.common.policy import ChatPolicy, parse_calls
 from kbnav.agents.common.state import start
 from kbnav.errors import PromptTooLong, ServiceError, Stopped
-from kbnav.models.cancellation import Cancellation
 from kbnav.models.chat import ask, invoke, open_chat_model
 from kbnav.runs.trajectory import Call, Step
 from kbnav.settings.model import Budget
@@ -19,6 +17,7 @@ from kbnav.tools.toolbox import Toolbox
 from tests.agents.parts import NumbersKB, execute_query, finish, look
 from tests.apps.web.parts import until
 from tests.model.served import Served, served
+from tests.models.stub import cancellation
 from tests.models.test_chat import context
 
 LONG = "Write down every whole number from one to ten thousand, in words."
@@ -44,20 +43,12 @@ def policy_for(model: Served) -> ChatPolicy:
 
 
 def test_a_stopped_run_ends_the_models_work(talkative):
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        cancellation = Cancellation(loop)
+    with cancellation() as stoppable:
         model = open_chat_model(talkative.settings(), sampling=False)
-        threading.Thread(target=lambda: (until(talkative.busy), cancellation.stop())).start()
+        threading.Thread(target=lambda: (until(talkative.busy), stoppable.stop())).start()
         with pytest.raises(Stopped):
-            cancellation.run_here(lambda: invoke(model, LONG))
+            stoppable.run_here(lambda: invoke(model, LONG))
         assert talkative.gives_up()
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
 
 
 def test_a_reply_that_takes_too_long_is_given_up_at_both_ends(talkative):

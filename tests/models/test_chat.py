@@ -1,6 +1,5 @@
 """Chat models over real HTTP: what a model is sent, how its replies are read, how its failures come out."""
 
-import asyncio
 import base64
 import gzip
 import json
@@ -8,12 +7,10 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 
 from kbnav.agents.common.policy import ChatPolicy
@@ -29,26 +26,18 @@ from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 from tests.agents.parts import NumbersKB, execute_query, finish, look
 from tests.dripping import dripping
-from tests.models.stub import Canned, ModelStub, completion, failure, streamed
+from tests.models.stub import Canned, ModelStub, cancellation, completion, failure, streamed
 
 KEY = "sk-nevertobeleft-of-the-test"
 
 
-def settings_for(stub: ModelStub, **changes: object) -> Settings:
-    return Settings(
-        **{
-            "model": "stub",
-            "base_url": stub.base_url,
-            "api_key": KEY,
-            "model_retries": 0,
-            "model_timeout": 5.0,
-            **changes,
-        }  # type: ignore[arg-type]
-    )
+def settings_for(url: str, **changes: object) -> Settings:
+    fixed = {"model": "stub", "base_url": url, "api_key": KEY, "model_retries": 0, "model_timeout": 5.0}
+    return Settings(**{**fixed, **changes})  # type: ignore[arg-type]
 
 
 def policy_for(stub: ModelStub) -> ChatPolicy:
-    settings = settings_for(stub)
+    settings = settings_for(stub.base_url)
     toolbox = Toolbox([look, execute_query, finish], NumbersKB.capabilities)
     return ChatPolicy(open_chat_model(settings, sampling=True), toolbox, "spinach/policy.md", settings.budget)
 
@@ -60,7 +49,7 @@ def context() -> Context:
 def test_the_policy_samples_and_everything_else_does_not():
     with ModelStub([completion("hello")]) as stub:
         policy_for(stub)(start("How many?", [], Budget()), context())
-        ask(open_chat_model(settings_for(stub), sampling=False), "hello")
+        ask(open_chat_model(settings_for(stub.base_url), sampling=False), "hello")
     policy, other = stub.requests
     assert (policy["temperature"], policy["top_p"]) == (1.0, 0.9)
     assert other["temperature"] == 0.0
@@ -70,16 +59,10 @@ def test_the_policy_samples_and_everything_else_does_not():
 @pytest.mark.parametrize("braked", [False, True])
 @pytest.mark.parametrize("variable", ["OPENAI_PROXY", "HTTP_PROXY"])
 def test_a_proxy_of_the_environment_is_used(monkeypatch, variable, braked):
-    async def within_a_brake(model: BaseChatModel) -> tuple[str, Usage]:
-        cancellation = Cancellation(asyncio.get_running_loop())
-        return await asyncio.to_thread(cancellation.run_here, lambda: ask(model, "hello"))
-
     host = f"{variable[:4]}-{braked}.invalid".lower()  # LangChain keeps clients by the endpoint's address
     with ModelStub([replace(completion("hello"), headers={"Connection": "close"})]) as proxy:
         monkeypatch.setenv(variable, proxy.base_url.removesuffix("/v1"))
-        model = open_chat_model(settings_for(proxy, base_url=f"http://{host}/v1"), sampling=False)
-        said = asyncio.run(within_a_brake(model)) if braked else ask(model, "hello")
-    assert said[0] == "hello"
+        assert asked(f"http://{host}/v1", braked=braked) == "hello"
     (headers,) = ({name.lower(): value for name, value in sent.items()} for sent in proxy.headers)
     assert (headers["host"], headers["connection"]) == (host, "close" if braked else "keep-alive")
 
@@ -151,12 +134,12 @@ def test_a_reply_that_was_cut_off_is_told_so():
     replies = [completion("Well, let me think", finish="length"), completion(None, [("look", '{"at')], finish="length")]
     with ModelStub(replies) as stub:
         prose, call = (policy_for(stub)(start("How many?", [], Budget()), context()).calls[0] for _ in range(2))
-        text, _ = ask(open_chat_model(settings_for(stub), sampling=False), "hello")
+        text, _ = ask(open_chat_model(settings_for(stub.base_url), sampling=False), "hello")
     assert "cut off" in prose.problem
     assert "cut off" in call.problem
     assert text == ""  # nothing was said, so that there is nothing to mark
     with ModelStub(replies[:1]) as stub:
-        assert ask(open_chat_model(settings_for(stub), sampling=False), "hello")[0] == "Well, let me think […]"
+        assert ask(open_chat_model(settings_for(stub.base_url), sampling=False), "hello")[0] == "Well, let me think […]"
 
 
 @pytest.mark.parametrize("arguments", ['{"at": ', "[1]", "null", '"a"', '{"at": "a"} trailing', ""])
@@ -189,7 +172,7 @@ def test_unreadable_arguments_become_a_call_that_says_so(arguments):
 )
 def test_every_failure_is_one_typed_line(reply, error, said):
     with ModelStub([reply]) as stub, pytest.raises(error, match=said.replace("(", r"\(")) as caught:
-        ask(open_chat_model(settings_for(stub), sampling=False), "hello")
+        ask(open_chat_model(settings_for(stub.base_url), sampling=False), "hello")
     assert "\n" not in str(caught.value)
     assert KEY not in str(caught.value)
 
@@ -208,17 +191,13 @@ def test_refusals_are_recognised(reply):
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n"
 
 
-def asked(stub_url: str, *, braked: bool, timeout: float = 5.0) -> str:
+def asked(url: str, *, braked: bool, timeout: float = 5.0) -> str:
     """A model's reply to a prompt, by the client of the command line or by that of the server."""
-
-    async def within_a_brake(model: BaseChatModel) -> str:
-        cancellation = Cancellation(asyncio.get_running_loop())
-        return (await asyncio.to_thread(cancellation.run_here, lambda: ask(model, "hello")))[0]
-
-    with ModelStub([]) as unused:
-        settings = settings_for(unused, base_url=stub_url, model_timeout=timeout)
-    model = open_chat_model(settings, sampling=False)
-    return asyncio.run(within_a_brake(model)) if braked else ask(model, "hello")[0]
+    model = open_chat_model(settings_for(url, model_timeout=timeout), sampling=False)
+    if not braked:
+        return ask(model, "hello")[0]
+    with cancellation() as own:
+        return own.run_here(lambda: ask(model, "hello"))[0]
 
 
 @pytest.mark.parametrize("braked", [False, True])
@@ -376,28 +355,13 @@ def test_a_reply_that_is_packed_is_unpacked(braked):
 CALL = ("finish", {"thought": "Done.", "answer": "Polonium and radium."})
 
 
-@contextmanager
-def cancellation() -> Iterator[Cancellation]:
-    """One with a loop, as a server has it."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    yield Cancellation(loop)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
-
-
 def heard(
     *replies: Canned, listen: bool = True, **changes: object
 ) -> tuple[object, list[Draft], list[dict[str, object]]]:
     """The reply or its error, what was heard before, and what the endpoint was asked."""
     drafts: list[Draft] = []
     with ModelStub(replies) as stub, cancellation() as cancellations:
-        settings = Settings(
-            **{"model": "stub", "base_url": stub.base_url, "model_retries": 0, "model_timeout": 5.0, **changes}  # type: ignore[arg-type]
-        )
-        model = open_chat_model(settings, sampling=False)
+        model = open_chat_model(settings_for(stub.base_url, **changes), sampling=False)
         with (
             streaming_to(drafts.append if listen else (lambda draft: pytest.fail("heard"))),
             reply_purpose("step" if listen else ""),
@@ -455,7 +419,7 @@ def test_a_stream_that_goes_wrong_is_asked_for_again_as_a_whole(first):
 def test_an_endpoint_that_cannot_stream_is_asked_so_only_once():
     refusal = failure(400, "stream is not supported")
     with ModelStub([refusal, completion("one"), completion("two")]) as stub, cancellation() as cancels:
-        model = open_chat_model(Settings(model="stub", base_url=stub.base_url, model_retries=0), sampling=False)
+        model = open_chat_model(settings_for(stub.base_url), sampling=False)
         with streaming_to(lambda draft: None), reply_purpose("step"):
             for _ in range(2):
                 cancels.run_here(lambda: invoke(model, "hello"))

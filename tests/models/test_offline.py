@@ -79,6 +79,7 @@ def test_it_answers_most_of_the_mini_mirrors_questions(runs: dict[str, Run]) -> 
         ("Who was the husband of Marie Curie?", "When was she born?", ["1867-11-07T00:00:00Z"]),
         ("What is the capital of Poland?", "And of Sweden?", ["Q1754"]),
         ("Wer hat Titan entdeckt?", "Welche Elemente wurden von ihm entdeckt?", ["Q716"]),
+        ("Who discovered polonium?", "Which elements did he discover?", ["Q1128", "Q979"]),  # the man of the two
     ],
 )
 def test_follow_ups_take_what_they_leave_out_from_the_turn_before(
@@ -122,9 +123,6 @@ def test_any_text_can_be_taken_apart(text: str, language: str) -> None:
     question = read_question(text, language)
     assert all(phrase.text.strip() for phrase in question.phrases)
     assert len(question.phrases) == len(set(question.phrases))
-
-
-LABELS = st.text(st.characters(codec="utf-8", categories=("Lu", "Ll", "Lo", "Nd")), min_size=1, max_size=20)
 
 
 def reading(agent: Agent, question: str) -> tuple[Outcome, Understood]:
@@ -221,16 +219,18 @@ def test_countries_are_all_that_a_class_below_it_has(agent: Agent):
 @pytest.mark.parametrize(
     ("question", "doubt"),
     [
-        ("Which element was discovered earliest?", [("compared", "19 / 39")]),
-        ("Welches Land hat die größte Einwohnerzahl?", [("compared", "6 / 14")]),
-        ("Which element has the highest atomic number?", []),  # all 39 have one
+        ("Which element was discovered earliest?", [("compared", "19 / 39"), ("copy", "")]),
+        ("Welches Land hat die größte Einwohnerzahl?", [("compared", "6 / 14"), ("copy", "")]),
+        ("Which element has the highest atomic number?", [("copy", "")]),  # all 39 have one
+        ("How many elements are there?", [("copy", "")]),
+        ("Elements discovered before 1800", [("compared", "19 / 39")]),
         ("Which universities are in France?", [("class", "1 / 3")]),
     ],
 )
 def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agent: Agent, question: str, doubt: list):
     outcome = ask(agent, question).outcome
     assert (outcome.status, [(one.kind, one.about) for one in outcome.doubts]) == ("answered", doubt)
-    assert not any(about in one.text for _, about in doubt for one in outcome.doubts)
+    assert not any(about and about in one.text for _, about in doubt for one in outcome.doubts)
 
 
 @pytest.mark.parametrize(
@@ -241,6 +241,11 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
         ("Where was radium discovered?", "Paris"),
         ("Is Berlin the capital of Germany?", "✓ (capital: Berlin)"),
         ("Was Saint Petersburg the capital of Russia?", "✓ (capital: Saint Petersburg; end time: 1918)"),
+        ("Is Saint Petersburg the capital of Russia?", "✗ (capital: Saint Petersburg; end time: 1918)"),
+        ("Was Marie Curie born in Poland?", "✓ (place of birth: Warsaw)"),
+        ("Was Marie Curie born in Germany?", "✗ (no such statement here; place of birth: Warsaw)"),
+        ("Is Marie Curie dead?", "✓ (date of death: 1934-07-04)"),
+        ("Wer war der Ehemann von Marie Curie?", "Pierre Curie"),
         ("Was Henry Cavendish ever married?", "✗ (spouse: no value)"),
         (
             "Did Marie Curie discover oxygen?",

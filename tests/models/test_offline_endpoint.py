@@ -64,19 +64,6 @@ def test_two_things_are_linked_as_asked_or_not(agent: Agent, question: str, true
     assert str(outcome.table.boolean).lower() == true
 
 
-def test_a_name_with_a_comma_and_a_number_is_one_name(tmp_path: Path):
-    people = "".join(
-        f'd:x{one} a v:Person ; rdfs:label "Schulz, Max ({one})" . d:w{one} a v:Werk ; v:creator d:x{one} .'
-        for one in range(5)
-    )
-    prefixes = "@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix v: <urn:v:> . @prefix d: <urn:d:> ."
-    with serving(f'{prefixes} v:creator rdfs:label "creator" . {people}') as served:
-        settings = Settings(kb=served.url, home=tmp_path)
-        with open_kb(settings) as kb:
-            run = ask(build_spinach(kb, settings), 'Which Werk has creator "Schulz, Max (4)"?')
-    assert [one.rpartition(":")[2] for one in values(run)] == ["w4"]
-
-
 @pytest.mark.parametrize("question", ["Which Ort is named Kraków?", "Which Ort is called Kraków?"])
 def test_what_is_named_so_is_the_thing_itself_and_no_node_without_a_name(tmp_path: Path, question: str):
     made = "".join(f"d:w{one} v:made [ a v:Ort ; v:place d:o{one % 2 + 1} ] ." for one in range(9))
@@ -90,24 +77,32 @@ def test_what_is_named_so_is_the_thing_itself_and_no_node_without_a_name(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("question", "why"),
+    ("question", "unused"),
     [
-        ("Which suppliers are not in France?", "what is not the case"),
-        ("What is the weight of each lamp?", "of each"),
-        ("Who wrote this?", "names no class"),
-        ("Who wrote the Iliad?", "nothing here is named “Iliad”"),
-        ("Which suppliers did he visit?", "earlier question"),
-        ("How many lamps are from 1990?", "year"),
-        ("Where are all suppliers?", "of Supplier alone"),
-        ("Which supplier is the longest?", "of Supplier alone"),
+        ("Which suppliers are not in France?", ("not",)),
+        ("What is the weight of each lamp?", ("weight", "each")),
+        ("Who wrote this?", ("wrote",)),
+        ("Who wrote the Iliad?", ("Iliad",)),
+        ("Which suppliers did he visit?", ("visit",)),
+        ("How many lamps are from 1990?", ("1990",)),
+        ("Where are all suppliers?", ()),
+        ("Which supplier is the longest?", ("longest",)),
+        (
+            "Which suppliers in France deliver fragile furniture overnight?",
+            ("deliver", "fragile", "furniture", "overnight"),
+        ),
+        ("How many cheerful lamps are there?", ("cheerful",)),
     ],
 )
-def test_what_is_beyond_its_rules_is_no_answer_and_says_why(agent: Agent, tmp_path: Path, question: str, why: str):
-    run = ask(agent, question)
-    assert run.outcome.status == "no answer"
-    assert run.outcome.query == ""
-    assert run.outcome.absence is None  # nothing that was asked for was looked for
-    assert why in run.path[-1].call.thought
+def test_what_is_beyond_its_rules_is_no_answer_and_says_which_words(
+    agent: Agent, question: str, unused: tuple[str, ...]
+):
+    outcome = ask(agent, question).outcome
+    assert (outcome.status, outcome.query) == ("no answer", "")
+    assert outcome.absence is None  # nothing that was asked for was looked for
+    assert outcome.understood is not None
+    assert outcome.understood.unused == unused
+    assert all(word in outcome.note for word in unused)
 
 
 def test_what_goes_on_from_an_earlier_question_is_no_answer_and_says_so(agent: Agent):
@@ -124,16 +119,6 @@ def test_the_words_that_are_left_over_are_told(agent: Agent):
         read = ask(agent, question).outcome.understood
         assert read is not None
         assert read.unused == unused
-
-
-@pytest.mark.parametrize(
-    "question", ["Which suppliers in France deliver fragile furniture overnight?", "How many cheerful lamps are there?"]
-)
-def test_an_answer_that_leaves_out_too_much_is_refused(agent: Agent, question: str):
-    refused = ask(agent, question).outcome
-    assert (refused.status, refused.query) == ("no answer", "")
-    assert refused.understood is not None
-    assert refused.understood.unused
 
 
 @pytest.fixture(scope="module", params=["labels", "name index"])
@@ -181,21 +166,76 @@ def test_a_library_with_german_classes_is_asked(librarian: Agent, question: str,
 
 
 @pytest.mark.parametrize(
-    ("question", "why"),
+    ("question", "unused", "instead", "there"),
     [
-        ('Welche Fachbücher hat "Meier, Luise" verfasst?', "“Meier, Luise” is not linked to Fachbuch"),
-        ('Welche Zeitschriften hat "Meier, Luise" verfasst?', "nothing here is named “Zeitschriften”"),
-        ("Welche Werke hat Goethe verfasst?", "nothing here is named “Goethe"),
-        ('Welche Romane hat "Schultz, Max (4)" verfasst?', "is “Schulz, Max (4)” meant?"),
-        ('Welche Romane hat "Meyer, Luise" verfasst?', "is “Meier, Luise” meant?"),
-        ("Welche Romane hat Schulz, Max (99) verfasst?", "“Schulz, Max (99)” may be one name"),
-        ('Wer ist der Autor von "Die Brücke"?', "no property of “Die Brücke” fits the words; there are: "),
-        ('Wann starb "Schulz, Max (4)"?', "there are: Geburtsdatum"),
-        ("Welcher Autor hat die meisten Romane?", "“Autor” is no class here"),
-        ("Welcher Roman ist der längste?", "there are: Erscheinungsjahr"),
+        ('Welche Fachbücher hat "Meier, Luise" verfasst?', "Meier, Luise", "", ""),
+        ('Welche Zeitschriften hat "Meier, Luise" verfasst?', "Zeitschriften", "", ""),
+        ("Welche Werke hat Goethe verfasst?", "Goethe", "", ""),
+        ('Welche Romane hat "Schultz, Max (4)" verfasst?', "Schultz, Max (4)", "Schulz, Max (4)", ""),
+        ('Welche Romane hat "Meyer, Luise" verfasst?', "Meyer, Luise", "Meier, Luise", ""),
+        ("Welche Romane hat Schulz, Max (99) verfasst?", "Schulz, Max (99)", "", ""),
+        ('Wer ist der Autor von "Die Brücke"?', "Autor", "", "Verfasser"),
+        ('Wann starb "Schulz, Max (4)"?', "starb", "", "Geburtsdatum"),
+        ("Welcher Autor hat die meisten Romane?", "Autor", "", ""),
+        ("Welcher Roman ist der längste?", "längste", "", "Erscheinungsjahr"),
     ],
 )
-def test_what_a_library_does_not_have_is_named(librarian: Agent, question: str, why: str):
-    run = ask(librarian, question)
-    assert run.outcome.status == "no answer"
-    assert why in run.path[-1].call.thought
+def test_what_a_library_does_not_have_is_named(librarian: Agent, question: str, unused: str, instead: str, there: str):
+    outcome = ask(librarian, question).outcome
+    assert (outcome.status, outcome.note.split()[0] in ("Hier", "Ohne")) == ("no answer", True)
+    assert outcome.understood is not None
+    assert " ".join(outcome.understood.unused) == unused
+    assert outcome.understood.instead == ((question.replace(unused, instead),) if instead else ())
+    assert there in outcome.note
+
+
+CATALOGUE = """\
+@prefix k: <urn:k:> . @prefix b: <urn:b:> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+b:Werk rdfs:label "Werk"@de , "work"@en . b:Verlag rdfs:label "Verlag"@de . b:Person rdfs:label "Person"@de .
+b:verlag rdfs:label "Verlag"@de . b:verfasser rdfs:label "Verfasser"@de , "author"@en . b:sitz rdfs:label "Sitz"@de .
+b:geburtsort rdfs:label "Geburtsort"@de . b:geburtsdatum rdfs:label "Geburtsdatum"@de .
+b:seiten rdfs:label "Seitenzahl"@de . b:Ort rdfs:label "Ort"@de .
+k:p1 a b:Person ; rdfs:label "Hanna Möller"@de ; b:geburtsort k:o1 ; b:geburtsdatum "1961-03-04" .
+k:o1 a b:Ort ; rdfs:label "Köln"@de . k:o2 a b:Ort ; rdfs:label "Kiel"@de .
+k:v1 a b:Verlag ; rdfs:label "Rheinbuch"@de ; b:sitz k:o1 .
+k:w1 a b:Werk ; rdfs:label "Das Haus am Deich"@de ; b:verfasser k:p1 ; b:verlag k:v1 ; b:seiten 90 .
+k:w2 a b:Werk ; rdfs:label "Der stille Gipfel"@de ; b:verfasser k:p1 ; b:verlag k:v1 ; b:seiten 312 .
+k:w3 a b:Werk ; rdfs:label "Die Grüße"@de ; b:seiten 312 .
+"""
+NEW = 'k:p2 a b:Person ; rdfs:label "Lena Neu"@de . k:w4 a b:Werk ; rdfs:label "Land"@de ; b:verfasser k:p2 .'
+
+
+@pytest.fixture(scope="module")
+def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    """A German catalogue with a name index that is older than its last person."""
+    home = tmp_path_factory.mktemp("catalogue")
+    with serving(CATALOGUE) as served, open_kb(Settings(kb=served.url, home=home)) as kb:
+        assert isinstance(kb, EndpointKB)
+        kb.index_names(home / "names", lambda count, last: None)
+    with serving(CATALOGUE + NEW) as served:
+        source = SparqlSource(url=served.url, index=str(home / "names"))
+        settings = Settings(kb="k", home=home, sparql={"k": source})
+        with open_kb(settings) as kb:
+            yield build_spinach(kb, settings)
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("Welche Werke haben die meisten Seiten?", "Der stille Gipfel, Die Grüße"),  # both of 312 pages
+        ("Wer ist der Verfasser von Das Haus am Deich?", "Hanna Möller"),
+        ("Wer hat Das Haus am Deich verfasst?", "Hanna Möller"),
+        ("Who is the author of Der stille Gipfel?", "Hanna Möller"),
+        ("Welcher Verlag hat Das Haus am Deich verlegt?", "Rheinbuch"),
+        ("Welche Werke haben den Verlag Rheinbuch?", "Das Haus am Deich, Der stille Gipfel"),
+        ("Welche Werke hat Lena Neu verfasst?", "Land"),
+        ("Welche Werke hat Lena Alt verfasst?", ""),
+        ("Ist Hanna Möller in Köln geboren?", "✓ (Geburtsort: Köln)"),
+        ("Ist Hanna Möller in Kiel geboren?", "✗ (keine solche Aussage hier)"),
+        ("Ist Hanna Möller in Köln verstorben?", ""),
+        ("Ist Hanna Möller der Verfasser von Das Haus am Deich?", "✓ (Verfasser: Hanna Möller)"),
+    ],
+)
+def test_a_german_catalogue_is_asked_as_its_readers_do(catalogue: Agent, question: str, text: str):
+    outcome = ask(catalogue, question).outcome
+    assert (outcome.status, ", ".join(sorted(outcome.text.split(", ")))) == ("answered" if text else "no answer", text)

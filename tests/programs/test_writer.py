@@ -1,7 +1,6 @@
 """What a model is told at each step, what is shown of good and bad runs, and how a reply is read."""
 
 from dataclasses import replace
-from typing import Any
 
 from langchain_core.messages import AIMessage
 
@@ -135,8 +134,8 @@ def placed(name: str, *ranks: int | None, error: str = "", debug: str = "") -> T
     return Trial(query, ranking, {}, metrics, error, debug)
 
 
-def sides(*trials: Trial, **more: Any) -> tuple[list[str], list[str]]:
-    found = split(trials, **more)
+def sides(*trials: Trial) -> tuple[list[str], list[str]]:
+    found = split(trials)
     return [one.query.id for one in found.well], [one.query.id for one in found.badly]
 
 
@@ -156,7 +155,6 @@ def test_of_either_side_the_most_telling_stand_first_by_first_answer_and_all_ans
     assert [round(standing(one), 3) for one in found.well] == [1.0, 0.833, 0.75]
     assert sides(*trials) == (["whole", "mostly", "second"], ["nowhere", "late", "sixth", "half", "fifth"])
     assert (found.went_well, found.whole, found.queries) == (4, 1, 8)
-    assert sides(*trials, shown=1) == (["whole"], ["nowhere"])
 
 
 def test_where_few_went_badly_those_that_could_go_better_are_shown_in_their_place():

@@ -12,7 +12,6 @@ from kbnav.knowledge.base import (
     Edge,
     Entity,
     Entry,
-    KnowledgeBase,
     Neighborhood,
     Qualifier,
     SearchResult,
@@ -28,7 +27,6 @@ from kbnav.runs.trajectory import Call, Step
 from kbnav.tools.context import Context, Shown, prune_by_ranking, prune_whole
 from kbnav.tools.show import (
     entry_text,
-    incoming_text,
     neighborhood_text,
     rows_text,
     search_text,
@@ -37,14 +35,8 @@ from kbnav.tools.show import (
 )
 from kbnav.tools.toolbox import WIKIDATA_TOOLS, Toolbox
 from kbnav.tools.wikidata import get_entry
+from tests.knowledge.parts import Over
 from tests.tools.using import table, use
-
-
-def test_a_tool_whose_capability_is_missing_is_not_offered(context):
-    assert "vector_query" not in context.kb.capabilities
-    names = [function.__name__ for function in WIKIDATA_TOOLS]
-    assert Toolbox.for_kb(context.kb).names == [name for name in names if name != "vector_query"]
-    assert Toolbox(WIKIDATA_TOOLS, frozenset({"vector_query"})).names == ["vector_query", "finish"]
 
 
 def test_every_schema_is_made_from_the_function_and_its_docstring(context):
@@ -55,14 +47,6 @@ def test_every_schema_is_made_from_the_function_and_its_docstring(context):
         assert "thought" in parameters["required"]
         assert "context" not in parameters["properties"]
         assert all(value.get("description") for value in parameters["properties"].values())
-
-
-def test_search_shows_label_id_description_and_a_propertys_datatype(context):
-    lines = use(context, "search_entities", query="Marie Curie").text.splitlines()
-    assert lines[0] == "Marie Curie (Q7186): Polish-French physicist and chemist (1867-1934)"
-    found = use(context, "search_entities", query="discoverer").text
-    assert "discoverer or inventor (P61)" in found
-    assert "[property, values: wikibase-item]" in found
 
 
 def test_search_offers_what_is_near_as_near_and_is_not_sure_of_nothing():
@@ -81,11 +65,6 @@ def test_search_tells_what_is_named_so_from_names_that_only_begin_so(context):
         lines = lines[: lines.index("These only have a name that begins so:")]
     assert lines[0].startswith("Paris (Q90)")
     assert all(line.startswith("Paris (") or 'also "Paris"' in line for line in lines)
-
-
-def test_an_entry_shows_statements_with_qualifiers(context):
-    text = use(context, "get_entry", entity_id="Q7186").text
-    assert "- spouse (P26): Pierre Curie (Q37463) [start time (P580): 1895-07-26; end time (P582): 1906-04-19]" in text
 
 
 def test_a_long_entry_is_cut_to_what_the_question_asks_and_the_rest_is_named(mini_kb):
@@ -138,25 +117,12 @@ def test_statements_of_one_value_are_one_line_and_identical_ones_are_told_once()
     ]
 
 
-def test_an_entity_that_is_not_there_becomes_an_observation(context):
-    told = use(context, "get_entry", entity_id="Q999999999")
-    assert not told.ok
-    assert "no page for Q999999999" in told.text
-
-
 def test_examples_show_which_way_a_property_points(context):
     lines = [
         line for line in use(context, "get_property_examples", property_id="P61").text.splitlines() if "-->" in line
     ]
     assert len(lines) == 5
     assert all(" -- discoverer or inventor (P61) --> " in line for line in lines)
-
-
-def test_neighbors_show_both_directions_best_match_first(context):
-    lines = use(context, "search_neighbors", entity_id="Q7186", query="elements discovered").text.splitlines()
-    assert {line.split(" --")[0] for line in lines[:2]} == {"polonium (Q979)", "radium (Q1128)"}
-    only = use(context, "search_neighbors", entity_id="Q7186", relation="P26", direction="out").text
-    assert only == "Marie Curie (Q7186) -- spouse (P26) --> Pierre Curie (Q37463)"
 
 
 def test_a_result_shows_labels_and_the_number_of_rows(context):
@@ -176,32 +142,6 @@ def test_ids_that_no_result_has_shown_are_named_before_the_query_runs(context):
     text = use(context, "execute_query", query="SELECT ?x { ?x wdt:P61 wd:Q7186 ; pq:P580 ?since }").text
     assert 'P61 is "discoverer or inventor"; Q7186 is "Marie Curie".' in text.splitlines()[0]
     assert "P580" not in text.splitlines()[0]  # too common a qualifier to be an invention
-
-
-def test_an_empty_result_says_which_part_makes_it_empty(context):
-    text = use(context, "execute_query", query="SELECT ?x { ?x wdt:P31 wd:Q11344 . ?x wdt:P61 wd:Q11344 }").text
-    assert "returned no rows" in text
-    assert "`?x wdt:P61 wd:Q11344` matches nothing even by itself" in text
-
-
-def test_a_syntax_error_is_found_locally_with_its_place(context):
-    told = use(context, "execute_query", query="SELECT ?x WHERE {\n  ?x wdt:P61 wd:Q7186")
-    assert not told.ok
-    assert told.rows is None
-    assert "line 1, column 17" in told.text
-
-
-@pytest.mark.parametrize(
-    ("query", "said"),
-    [
-        ("INSERT DATA { wd:Q1 wdt:P31 wd:Q5 }", "only"),
-        ("SELECT * { SERVICE <http://127.0.0.1:1/> { ?s ?p ?o } }", "SERVICE"),
-    ],
-)
-def test_updates_and_foreign_services_are_refused(context, query, said):
-    told = use(context, "execute_query", query=query)
-    assert not told.ok
-    assert said.casefold() in told.text.casefold()
 
 
 def test_yes_and_no(context):
@@ -337,25 +277,14 @@ def test_identifiers_that_the_question_speaks_of_are_shown_and_the_others_named(
         *[(f"P9{number}", f"list {number} ID") for number in range(20)],
     ]
     own = tuple(Statement(Entity(one, label, kind="property"), Value(f"x{one}")) for one, label in ids)
-    context.kb = WithEntry(Entry(entity, identifiers=own, omitted={"deprecated": 2}))
+    entry = Entry(entity, identifiers=own, omitted={"deprecated": 2})
+    context.kb = Over(context.kb, get_entry=lambda entity_id, language: entry)
     context.question = "What is the VIAF ID of someone?"
     assert use(context, "get_entry", entity_id="Q1").text.splitlines()[1:] == [
         "- VIAF cluster ID (P214): xP214",
         f"Identifiers not shown: ISNI (P213), {', '.join(f'list {n} ID (P9{n})' for n in range(7))} and 13 more.",
         "2 deprecated statements not shown.",
     ]
-
-
-class WithEntry:
-    """A knowledge base with one entry."""
-
-    capabilities = frozenset({"get_entry"})
-
-    def __init__(self, entry: Entry) -> None:
-        self.entry = entry
-
-    def get_entry(self, entity_id: str, *, language: str = "en") -> Entry:
-        return self.entry
 
 
 def test_predicates_are_shown_in_the_form_in_which_a_query_writes_them(context):
@@ -376,27 +305,11 @@ def test_statements_of_properties_that_are_not_there_are_counted():
     assert without_unknown(kept, known) == kept
 
 
-class OnlyNamed:
-    """A knowledge base in which others name a thing that has no page."""
-
-    def __init__(self, kb) -> None:
-        self.kb = kb
-
-    def get_entry(self, entity_id: str, *, language: str = "en"):
+def test_what_is_only_named_by_others_has_no_statements_but_edges(context, mini_kb):
+    def unknown(entity_id: str, language: str = "en") -> Entry:
         raise UnknownId(f"no page for {entity_id}")
 
-    def property_profile(self, property_id: str, *, language: str = "en"):
-        return self.kb.property_profile(property_id, language=language)
-
-    def class_profile(self, entity_id: str, *, language: str = "en"):
-        return self.kb.class_profile(entity_id, language=language)
-
-    def incoming(self, entity_id: str, *, language: str = "en"):
-        return self.kb.incoming(entity_id, language=language)
-
-
-def test_what_is_only_named_by_others_has_no_statements_but_edges(context, mini_kb):
-    context.kb = OnlyNamed(mini_kb)
+    context.kb = Over(mini_kb, get_entry=unknown)
     lines = get_entry(context, "", "wd:Q7186").text.splitlines()
     assert lines[0] == "wd:Q7186 has no statements of its own here."
     assert lines[1].startswith("Edges that come in: discoverer or inventor (P61) ×2")
@@ -420,38 +333,22 @@ def test_queries_about_a_result_share_one_short_time_and_the_last_is_stopped(con
     monkeypatch.setattr("kbnav.tools.wikidata._MORE", 0.1)
     asked, stopped = list[str](), threading.Event()
 
-    class Slow:
-        def __getattr__(self, name: str) -> object:
-            return getattr(context.kb, name)
-
-        def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
-            asked.append(query)
-            if len(asked) > 1:
-                with current_cancellation().on_cancel(stopped.set):
-                    stopped.wait(5)
-            return context.kb.execute_query(query, language=language)
+    def slow(query: str, *, language: str = "en") -> AnswerTable:
+        asked.append(query)
+        if len(asked) > 1:
+            with current_cancellation().on_cancel(stopped.set):
+                stopped.wait(5)
+        return context.kb.execute_query(query, language=language)
 
     query = "SELECT ?x ?n { ?x wdt:P31 wd:Q11344 ; wdt:P1086 ?n } ORDER BY ?n LIMIT 3"
-    seen = use(replace(context, kb=Slow(), shown=Shown(profiles=True)), "execute_query", query=query)
+    seen = use(
+        replace(context, kb=Over(context.kb, execute_query=slow), shown=Shown(profiles=True)),
+        "execute_query",
+        query=query,
+    )
     assert seen.rows == 3
     assert stopped.is_set()
     assert len(asked) == 2
-
-
-def test_an_edge_that_comes_in_once_is_said_to():
-    shares = [
-        Share(Entity("P61", "discoverer", kind="property"), 1),
-        Share(Entity("P50", "author", kind="property"), 2),
-    ]
-    assert incoming_text(shares) == "Edges that come in: discoverer (P61) once, author (P50) ×2."
-
-
-class Labels:
-    """A knowledge base that gives labels and nothing else."""
-
-    def __init__(self, kb: KnowledgeBase) -> None:
-        self.labels = kb.labels
-        self.capabilities = kb.capabilities
 
 
 def numbered(context: Context, query: str) -> Context:
@@ -464,7 +361,7 @@ def numbered(context: Context, query: str) -> Context:
 def test_a_long_result_is_paged_and_filtered_without_a_new_query(context):
     again = numbered(context, "SELECT ?n ?x { ?x wdt:P1086 ?n } ORDER BY ?n ?x")
     rows = again.tables[again.results[3].call.arguments["query"]].rows
-    again = replace(again, kb=Labels(context.kb), shown=replace(again.shown, whole_rows=30))
+    again = replace(again, kb=Over(context.kb, execute_query=None), shown=replace(again.shown, whole_rows=30))
     page = use(again, "show_rows", start=2).text.splitlines()
     assert page[:2] == ["Result 3:", "row\tn\tx"]
     assert page[2].startswith(f"2\t{rows[1][0].value}\t{rows[1][1].entity_id} (")
@@ -487,7 +384,7 @@ def test_a_text_is_looked_for_in_whole_rows_and_not_in_what_is_shown_of_them():
 
 def test_a_query_run_once_more_is_not_sent_but_makes_its_result_the_last(context):
     again = numbered(context, "SELECT ?x { ?x wdt:P61 wd:Q7186 }")
-    again = replace(again, kb=Labels(context.kb), shown=replace(again.shown, whole_rows=30))
+    again = replace(again, kb=Over(context.kb, execute_query=None), shown=replace(again.shown, whole_rows=30))
     told = use(again, "execute_query", query=" SELECT ?x  { ?x wdt:P61 wd:Q7186 }")
     assert (told.rows, told.text.split(". ")[0]) == (2, "This is result 3 again")
 

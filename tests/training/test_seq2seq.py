@@ -162,6 +162,25 @@ def test_batches_that_are_gathered_are_as_one_large_batch(clinic, asked, tmp_pat
     assert losses["gathered"][1] > 1
 
 
+def test_a_training_that_was_stopped_goes_on_to_the_same_weights(clinic, asked, tmp_path):
+    def stop(epoch: Epoch) -> None:
+        raise KeyboardInterrupt
+
+    heard: list[Epoch] = []
+    options = Seq2SeqOptions(epochs=3)
+    whole, _ = Seq2Seq.train(clinic, asked, tmp_path / "whole", options, heard.append)
+    with pytest.raises(KeyboardInterrupt):
+        Seq2Seq.train(clinic, asked, tmp_path / "stopped", options, stop)
+    with pytest.raises(UsageError, match="other questions or options"):
+        Seq2Seq.train(clinic, asked, tmp_path / "stopped", Seq2SeqOptions(epochs=2))
+    again, _ = Seq2Seq.train(clinic, asked, tmp_path / "stopped", options, heard.append)
+    assert [epoch.number for epoch in heard] == [1, 2, 3, 2, 3]
+    assert heard[3:] == heard[1:3]
+    weights = again._model.state_dict()
+    assert all(torch.equal(one, weights[name]) for name, one in whole._model.state_dict().items())
+    assert {path.name for path in (tmp_path / "stopped").iterdir()} == {"planner.json", "model"}
+
+
 def test_the_marks_of_paths_become_tokens_of_any_base_and_are_trained(
     clinic,
     asked,

@@ -17,17 +17,13 @@ from kbnav.apps.bot.wikitext import Style, reply_text
 from kbnav.apps.console import answer_json, print_answer
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.open import open_kb
-from kbnav.knowledge.sparql.remarks import units_query
-from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY
-from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.library.asking import Answer
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import DOUBTS, Run
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings
 from kbnav.tools.context import read_notes
-from tests.verification.parts import property_lines, statement
+from tests.knowledge.parts import mirror_of
 
 DATE = "http://www.w3.org/2001/XMLSchema#dateTime"
 NUMBER = "http://www.w3.org/2001/XMLSchema#decimal"
@@ -166,16 +162,26 @@ LONGEST = "SELECT ?x ?n WHERE { ?x wdt:P2043 ?n } ORDER BY DESC(?n) LIMIT 1"
 SAME = "SELECT ?x ?n WHERE { ?x wdt:P2043 ?n FILTER(?n > 1) FILTER(?n < 4) }"
 
 
+LENGTH = """wd:P2043 rdfs:label "length"@en ; a wikibase:Property ; wikibase:propertyType wikibase:Quantity ;
+wikibase:directClaim wdt:P2043 ; wikibase:claim p:P2043 .
+"""
+
+
+def length(number: int, unit: str = "Q11573") -> str:
+    """So many of a unit are the length of an item."""
+    node = f"{number}-{unit}"
+    return (
+        f"wd:Q{1000 + number} wdt:P2043 {number}.0 ; p:P2043 wds:{node} . wds:{node} a wikibase:Statement ; "
+        f"wikibase:rank wikibase:NormalRank ; ps:P2043 {number}.0 ; psv:P2043 wdv:{node} . "
+        f"wdv:{node} wikibase:quantityAmount {number}.0 ; wikibase:quantityUnit wd:{unit} .\n"
+    )
+
+
 @pytest.fixture(scope="module")
 def lengths(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
     """Four metres and one foot."""
-    home = tmp_path_factory.mktemp("lengths")
-    lines = property_lines()
-    for number in range(1, 6):
-        lines += statement(number, "Q11573" if number < 5 else "Q3710", direct=True)
-    (home / "facts.nt").write_text("\n".join(lines) + "\n")
-    build_mirror([home / "facts.nt"], home / "kb")
-    with open_kb(Settings(home=home, kb=str(home / "kb"))) as kb:
+    facts = LENGTH + "".join(map(length, (1, 2, 3, 4))) + length(5, "Q3710")
+    with mirror_of(facts, tmp_path_factory.mktemp("lengths")) as kb:
         yield kb
 
 
@@ -192,24 +198,7 @@ def test_a_doubt_is_raised_where_units_are_mixed_and_none_where_they_are_not(len
 
 
 def test_a_doubt_is_raised_where_one_thing_has_several_of_what_is_compared(tmp_path):
-    lines = [*property_lines(), *(line for n in (1, 2, 3) for line in statement(n, "Q11573", direct=True))]
-    first = "<http://www.wikidata.org/entity/Q1001> <http://www.wikidata.org/prop/direct/P2043>"
-    lines += [f'{first} "{n}"^^<http://www.w3.org/2001/XMLSchema#decimal> .' for n in (7, 8)]  # with 1: three values
-    (tmp_path / "facts.nt").write_text("\n".join(lines) + "\n")
-    build_mirror([tmp_path / "facts.nt"], tmp_path / "kb")
-    with open_kb(Settings(home=tmp_path, kb=str(tmp_path / "kb"))) as kb:
+    facts = LENGTH + "".join(map(length, (1, 2, 3))) + "wd:Q1001 wdt:P2043 7.0 , 8.0 ."  # with 1: three values
+    with mirror_of(facts, tmp_path) as kb:
         assert kinds(kb, tmp_path, LONGEST) == [("several", "1 of 3, up to 3 each")]
         assert kinds(kb, tmp_path, "SELECT ?x ?n WHERE { ?x wdt:P2043 ?n FILTER(?n = 3) }") == []
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT ?x ?n WHERE { ?x wdt:P2043 ?n }",
-        "SELECT ?x WHERE { ?x wdt:P2043 ?n ; wdt:P31 wd:Q1 } ORDER BY ?x",
-        "SELECT ?x WHERE { ?x p:P2043/psn:P2043/wikibase:quantityAmount ?n } ORDER BY ?n",
-        "SELECT ?x WHERE { ?x wdt:P2043 ?n FILTER(?x = wd:Q1) }",
-    ],
-)
-def test_nothing_is_asked_where_no_direct_amount_is_compared(query):
-    assert units_query(query, WIKIDATA_VOCABULARY) == ""

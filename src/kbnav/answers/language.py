@@ -1,8 +1,9 @@
-"""Which language a question is in: by its script, and for Latin script by a vote of function words.
+"""Languages: which one a question is in, and the few words of each that say what kind of question is asked.
 
-Small on purpose. It serves to pick the language of labels and answers where nobody has set one, so it leans to the
-default wherever a text is little more than names. The tests
-say how well it does on the questions of several benchmarks.
+The language is told by the script, and for Latin script by a vote of function words. That serves to pick the language
+of labels and answers where nobody has set one, so it leans to the default wherever a text is little more than names.
+The words are question words, function words, pronouns, and adjectives with the quantity they measure ("tall": height):
+no names and no facts.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ import tomllib
 import unicodedata
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any, Literal
 
 from kbnav.errors import UsageError
 
@@ -177,3 +180,88 @@ def language_code(language: str) -> str:
     """A language code that can go into a request; English for anything else, ``auto`` among it."""
     code = language.strip().lower().replace("_", "-")
     return code if code != "auto" and re.fullmatch(r"[a-z]{2,12}(-[a-z0-9]{2,12})*", code) else "en"
+
+
+Asks = Literal["", "person", "time", "place", "number"]
+"""What kind of value is asked for, where the question word says so."""
+Order = Literal["DESC", "ASC"]
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """One language. Texts are lower-case; ``asks`` and ``openers`` are matched as whole words, longest first."""
+
+    function: frozenset[str]
+    """Words that separate phrases and are never searched for."""
+    asks: Mapping[str, Asks]
+    classes: frozenset[str] = frozenset()
+    """Question words that are followed by the class of the answer, as in "which elements"."""
+    count: frozenset[str] = frozenset()
+    """Beginnings of questions for a number of things."""
+    openers: frozenset[str] = frozenset()
+    """First words of yes/no questions."""
+    links: frozenset[str] = frozenset()
+    """Words that names have inside, as in "University of Paris"."""
+    joins: frozenset[str] = frozenset()
+    """Words that phrases other than names have inside, as in "form of government"."""
+    names: frozenset[str] = frozenset()
+    """Words that ask for the name of what follows, and say nothing where they begin a phrase."""
+    pronouns: Mapping[str, Literal["m", "f", "any", "many"]] = field(default_factory=dict)
+    hints: Mapping[Asks, str] = field(default_factory=dict)
+    """Words that labels of properties have where their values answer such a question."""
+    measures: Mapping[str, tuple[str, Order]] = field(default_factory=dict)
+    """Superlatives: the quantity they measure ("" where the question names it), and which end of it."""
+    comparatives: Mapping[str, tuple[str, Order]] = field(default_factory=dict)
+    inflected: bool = False
+    """Whether names take endings."""
+    adjectives: Mapping[str, str] = field(default_factory=dict)
+    """What is asked for by "how" and an adjective: the name of the quantity."""
+    verbs: Mapping[str, str] = field(default_factory=dict)
+    """Words of which properties have another form, and that form."""
+    light: frozenset[str] = frozenset()
+    """Words that say so little that a question is understood without them; folded."""
+    unread: str = ""
+    """What to tell where a question in it led to nothing."""
+    told: Mapping[str, str] = field(default_factory=dict)
+    """Of no answer: ``unnamed``, ``unused`` with ``{words}``, each a ``word``; ``nothing``, ``empty``. And ``no``."""
+
+
+def why_unread(question: str, language: str) -> str:
+    """What to tell where a question that is not in English led to nothing; empty where it is in English."""
+    code = question_language(question, default=language).split("-")[0]
+    if code == "en" or (told := lexicon(code).unread):
+        return "" if code == "en" else told
+    read = ", ".join(filter(reads, _lexicons()))
+    return f"Without a language model, questions in this language ({code}) are not read, only those in {read}."
+
+
+def reads(language: str) -> bool:
+    """Whether a language's words that say little are known, so that what is left over can be judged."""
+    code = language.split("-")[0]
+    return code in _lexicons() and bool(_lexicons()[code].light)
+
+
+def lexicon(language: str) -> Lexicon:
+    """The lexicon of a language code; English where there is none."""
+    known = _lexicons()
+    return known.get(language.split("-")[0], known["en"])
+
+
+@cache
+def _lexicons() -> Mapping[str, Lexicon]:
+    text = (Path(__file__).parent / "lexicon.toml").read_text(encoding="utf-8")
+    return {
+        code: Lexicon(**{name: _value(name, one) for name, one in of.items()})
+        for code, of in tomllib.loads(text).items()
+    }
+
+
+def _value(name: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key.casefold(): tuple(one) if isinstance(one, list) else one for key, one in value.items()}
+    if isinstance(value, bool):
+        return value
+    if name == "unread":
+        return value
+    words = value.split() if isinstance(value, str) else value
+    return frozenset(map(fold if name == "light" else str.casefold, words))

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Literal
 
-from kbnav.answers.lexicon import Asks, Lexicon, Order, lexicon
+from kbnav.answers.language import Asks, Lexicon, Order, lexicon, singular
 
 QuestionKind = Literal["values", "count", "yes-no"]
 _TOKEN = re.compile(r"[^\W_]+(?:[.'’\-][^\W_]+)*\.?", re.UNICODE)
-_QUOTED = re.compile(r"[\"“„«]([^\"“”„«»]{1,80})[\"”“»]")
+_WHOLE_NAME = re.compile(
+    r"[\"“„«](?P<quoted>[^\"“”„«»]{1,80})[\"”“»]"
+    r"|(?P<numbered>[\w'’-]+(?:,(?: [\w'’.-]+)+)? \(\d+\))"
+    r"|(?<=[\w,] )(?P<title>(?:The|Der|Die|Das|Ein|Eine|Le|La|Les|Un|Une|El|Los|Las)\b"
+    r"(?:(?: [a-zà-ÿ][\w-]*){0,2} [A-ZÀ-Þ][\w'’-]*)+)"
+)
+"""What is quoted; a name as catalogues have it, Schulz, Max (4); a title that begins with an article."""
 _ABBREVIATION = re.compile(r"(?:\w\.)+|\w+\.\w+.*|(?:Jr|Sr|St|Dr|Mr)\.")
 _ELISION = re.compile(r"^(?:[dlnsjmtcDLNSJMTC]|[Qq]u)['’](?=\w)")
 _YEAR = re.compile(r"1\d{3}|20\d{2}")
@@ -47,11 +54,15 @@ _ARTICLES = frozenset(["the", "of", "a", "an", "der", "die", "das", "den", "les"
 
 @dataclass(frozen=True)
 class Phrase:
-    """Neighbouring words of a question. ``named``: it looks like a name; ``noun``: it is the class of what is asked."""
+    """Neighbouring words of a question. ``named``: it looks like a name; ``noun``: it is the class of what is asked.
+
+    ``whole``: it is quoted, or else marked as the whole of a name.
+    """
 
     text: str
     named: bool = False
     noun: bool = False
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,11 +89,13 @@ class Question:
         return next((phrase for phrase in self.phrases if phrase.noun), None)
 
 
+@lru_cache(1_000)
 def read_question(text: str, language: str) -> Question:
     """Take a question apart with the lexicon of its language."""
     words = lexicon(language)
-    quoted = [Phrase(found.strip(), named=True) for found in _QUOTED.findall(text) if found.strip()]
-    bare = _EVER.sub("", _QUOTED.sub(" , ", text))
+    marked = (one["quoted"] or one[0] for one in _WHOLE_NAME.finditer(text))
+    quoted = [Phrase(name.strip(), named=True, whole=True) for name in marked if name.strip()]
+    bare = _EVER.sub("", _WHOLE_NAME.sub(" , ", text))
     code = language.split("-")[0]
     phrases = _unspaced(bare, words) if code in _UNSPACED else _spaced(bare, words, capitals=code != "de")
     lowered = " ".join(token.casefold() for token in _TOKEN.findall(bare)) if code not in _UNSPACED else bare
@@ -125,18 +138,6 @@ def pronoun(text: str, language: str) -> Literal["", "m", "f", "any", "many"]:
     return next(filter(None, map(lexicon(language).pronouns.get, tokens)), "")
 
 
-def beyond(question: Question, named: Collection[str]) -> str:
-    """Why no single pattern of links answers a question; empty where one may. ``named``: words of what it names."""
-    said = set(re.findall(r"[^\W_]+", question.text.casefold()))
-    if said & NEGATIONS:
-        return "it says what is not the case"
-    if question.comparative or said & _GROUPS:
-        return "it compares, or asks for something of each"
-    if any(str(year) not in named for _, year in question.years):
-        return "it gives a year, which they do not compare"
-    return "it points back to an earlier question" if question.pronoun and not named else ""
-
-
 def _unspaced(text: str, words: Lexicon) -> list[Phrase]:
     separators = "|".join(sorted((re.escape(word) for word in words.function), key=len, reverse=True))
     chunks = re.split(rf"{separators}|[\s\d,，。？?!！、：:；;·・]+", text)
@@ -172,7 +173,10 @@ def _spaced(text: str, words: Lexicon, *, capitals: bool) -> list[Phrase]:
     tokens = _tokens(text)
     phrases: list[Phrase] = []
     run: list[_Token] = []
-    noun = False
+    # "Elements discovered before 1800": without a question word the class comes first.
+    noun = any(token.low in _BOUNDS for token in tokens) and singular(tokens[0].low) != tokens[0].low
+    if noun and tokens[0].low not in words.function and not tokens[1].capital:
+        phrases, tokens, noun = [Phrase(tokens[0].text, noun=True)], tokens[1:], False
 
     def close() -> None:
         nonlocal run, noun
@@ -209,7 +213,8 @@ def _spaced(text: str, words: Lexicon, *, capitals: bool) -> list[Phrase]:
         if _YEAR.fullmatch(token.text) and not (in_name or next_capital):
             close()
             continue
-        if capitals and run and token.capital != run[-1].capital and not token.text.isdigit():
+        cut = token.capital != run[-1].capital if run and capitals else bool(run) and run[-1].capital > token.capital
+        if cut and not token.text.isdigit():
             close()
         run.append(_Token(token.text, token.low, token.capital or (token.text.isdigit() and in_name), False))
         if token.owner and not (in_name and next_capital):

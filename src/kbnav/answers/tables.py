@@ -353,6 +353,13 @@ class Ranking:
 _ACTIVE = re.compile(r"([\\`*\[\]<>|])")
 
 
+def csv_text(rows: Iterable[Iterable[object]]) -> str:
+    """Rows as comma-separated values, each line with a line feed alone."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    return out.getvalue()
+
+
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A Markdown table; cells are plain text on one line, whatever they hold."""
     lines = [[markdown_text(cell) for cell in line] for line in (header, *rows)]

@@ -170,7 +170,7 @@ def _answer_lines(run: Run) -> RenderableType:
     if outcome.note:
         parts.append(Text(printable(outcome.note), style="yellow"))
     if outcome.absence:
-        parts.append(Text(printable(absence_text(outcome.absence)), style="yellow"))
+        parts.append(Text(printable(absence_text(outcome.absence, run.language)), style="yellow"))
     if outcome.understood and (line := _understood_line(outcome.understood, outcome.query)):
         parts.append(Text(printable(line), style="dim"))
     parts += [Text(f"Doubt: {printable(doubt.text)}", style="yellow") for doubt in outcome.doubts]

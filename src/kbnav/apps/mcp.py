@@ -179,10 +179,10 @@ class SharedBackend:
         run = await asyncio.to_thread(queue.ask, owner, question, self._choice(system))
         answer: dict[str, Any] = {"note": "The server is shutting down."}
         try:
-            async with aclosing(queue.follow(run.id)) as events:
-                async for event in events:
-                    if event is not None and event.data["kind"] == "end":
-                        answer = event.data["answer"]
+            async with aclosing(queue.follow(run.id)) as following:
+                async for events in following:
+                    if events and events[-1].data["kind"] == "end":
+                        answer = events[-1].data["answer"]
         except asyncio.CancelledError:
             queue.stop_soon(run)
             raise

@@ -6,8 +6,6 @@ Queries are counted as in SPINACH (Tables 1, 6 and 7, appendices A and B), words
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from collections import Counter
@@ -17,6 +15,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import NamedTuple
 
+from kbnav.answers.tables import csv_text
 from kbnav.answers.tables import markdown_table as table
 from kbnav.errors import QuerySyntaxError, UsageError
 from kbnav.evaluation.datasets import Dataset, Question
@@ -301,16 +300,16 @@ class DatasetStatistics:
     splits: Mapping[str, float] = field(default_factory=dict)
 
 
-def dataset_statistics(*datasets: Dataset, name: str = "", language: str = "en") -> DatasetStatistics:
+def dataset_statistics(*datasets: Dataset) -> DatasetStatistics:
     """Statistics of a dataset, or of several (splits, say) taken as one. Raises UsageError without any question."""
     questions = [question for dataset in datasets for question in dataset.questions]
     if not questions:
         raise UsageError("statistics need at least one question")
-    split = [question.text(language).split() for question in questions]
+    split = [question.text().split() for question in questions]
     sizes = _answer_sizes(questions)
     shares = [sum(size > above for size in sizes) / max(1, len(sizes)) for above in (1, 20, 30)]
     return DatasetStatistics(
-        name=name or " + ".join(dataset.name for dataset in datasets),
+        name=" + ".join(dataset.name for dataset in datasets),
         questions=len(questions),
         words=word_statistics("", [word for text in split for word in text]),
         question_words=_lengths([len(text) for text in split]),
@@ -441,21 +440,14 @@ def _word_cells(found: WordStatistics) -> tuple[object, ...]:
     return found.words, found.distinct, f"{found.entropy:.2f}", f"{found.type_token_ratio:.3f}"
 
 
-def write_histograms(groups: Mapping[str, Sequence[Question]], folder: Path, language: str = "en") -> list[Path]:
+def write_histograms(groups: Mapping[str, Sequence[Question]], folder: Path) -> list[Path]:
     """Write words of questions and answers by group as CSV (STaRK, Figure 4). Raises UsageError."""
-    words = {name: Counter(len(one.text(language).split()) for one in some) for name, some in groups.items()}
+    words = {name: Counter(len(one.text().split()) for one in some) for name, some in groups.items()}
     answers = {name: Counter(_answer_sizes(some)) for name, some in groups.items()}
-    try:
-        for file, what, found in (("question-words.csv", "words", words), ("answers.csv", "answers", answers)):
-            out = io.StringIO()
-            writer = csv.writer(out, lineterminator="\n")
-            writer.writerow(("dataset", what, "questions"))
-            for name, counts in found.items():
-                writer.writerows((name, length, counts[length]) for length in sorted(counts))
-            write_whole(folder / file, out.getvalue())
-        return [folder / "question-words.csv", folder / "answers.csv"]
-    except OSError as error:
-        raise UsageError(f"{folder}: cannot be written: {error.strerror}") from error
+    for file, what, found in (("question-words.csv", "words", words), ("answers.csv", "answers", answers)):
+        rows = [(name, size, counts[size]) for name, counts in found.items() for size in sorted(counts)]
+        write_whole(folder / file, csv_text([("dataset", what, "questions"), *rows]))
+    return [folder / "question-words.csv", folder / "answers.csv"]
 
 
 _GROUPS = (("1–3", 1, 3), ("4–6", 4, 6), ("7 and more", 7, math.inf))

@@ -50,7 +50,7 @@ from kbnav.evaluation.scoring import Scores, score_run
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.models.prices import known_prices, list_prices, price_of
-from kbnav.runs.journal import json_line, write_whole
+from kbnav.runs.journal import write_whole
 from kbnav.runs.trajectory import to_json, versions
 from kbnav.settings import systems
 from kbnav.settings.model import Settings, load_settings
@@ -58,7 +58,7 @@ from kbnav.settings.plugins import missing
 from kbnav.settings.systems import usual_agent
 
 _log = logging.getLogger(__name__)
-_NOT_OF_RUNS = ("api_key", "database", "home", "web", "bot")
+_NOT_OF_RUNS = ("api_key", "benchmarks", "database", "home", "web", "bot")
 """Settings of the machine and its servers, and secrets, of which only masks are saved."""
 RULES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -296,9 +296,9 @@ def _with_gold(
         candidates = candidates[: plan.limit]
     answers: Mapping[str, GoldAnswer]
     if plan.gold:
-        head, answers = golden.take_gold(plan.dataset, candidates, golden.gold_file(plan.gold, plan.dataset.name))
-        if read_info(folder) is None:  # what a kill left of an earlier start is no part of a run
-            write_whole(folder / GOLD, b"".join(json_line(line) for line in (head, *answers.values())).decode())
+        copy = folder / GOLD if read_info(folder) is None else None  # what a kill left is no part of a run
+        source = golden.gold_file(plan.gold, plan.dataset.name)
+        answers = golden.take_gold(plan.dataset, candidates, source, copy)
     else:
         answers = golden.collect_gold(
             plan.dataset,

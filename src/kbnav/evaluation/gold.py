@@ -18,7 +18,7 @@ from kbnav.evaluation.records import GoldAnswer, GoldInfo, read_gold
 from kbnav.evaluation.runner import Patience, kb_state, side_by_side
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.sparql.vocabulary import entity_ids
-from kbnav.runs.journal import open_journal
+from kbnav.runs.journal import json_line, open_journal, write_whole
 from kbnav.settings.systems import GIVEN, FromGold, kb_kind
 
 Listener = Callable[[int, int], None]
@@ -78,15 +78,23 @@ def collect_gold(
     return {question.id: known[question.id] for question in questions if question.id in known}
 
 
-def take_gold(dataset: Dataset, questions: Sequence[Question], source: Path) -> tuple[GoldInfo, dict[str, GoldAnswer]]:
-    """Frozen gold answers of ``questions``. Raises UsageError where the file is of another dataset, or lacks some."""
+def take_gold(
+    dataset: Dataset, questions: Sequence[Question], source: Path, copy: Path | None = None
+) -> dict[str, GoldAnswer]:
+    """Frozen gold answers of ``questions``, written to the file ``copy`` too.
+
+    Raises UsageError where the file is of another dataset, or lacks some.
+    """
     head, answers = read_gold(source)
     if head.dataset_sha256 != dataset.sha256:
         raise UsageError(f"{source} has gold answers of another {head.dataset or 'dataset'} than the one given")
     missing = [question.id for question in questions if question.id not in answers]
     if missing:
         raise UsageError(f"{source} has no gold answer of {len(missing)} questions, the first is {missing[0]}")
-    return head, {question.id: answers[question.id] for question in questions}
+    taken = {question.id: answers[question.id] for question in questions}
+    if copy:
+        write_whole(copy, b"".join(map(json_line, (head, *taken.values()))))
+    return taken
 
 
 def gold_file(path: Path, dataset: str) -> Path:

@@ -6,7 +6,7 @@ They are a table of question and query, or of question and answers; or what SPIN
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,10 @@ from kbnav.evaluation.records import GOLD, QUESTIONS, GoldAnswer, GoldInfo, Ques
 from kbnav.evaluation.runner import Patience, begin_run, kb_state, side_by_side
 from kbnav.evaluation.scoring import in_other_words, number_in
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.runs.journal import json_line, open_journal, write_whole
+from kbnav.runs.journal import open_journal
 from kbnav.runs.trajectory import FINISH, QUERY, Call, Outcome, Run, Step
 from kbnav.settings.plugins import did_you_mean
+from kbnav.settings.systems import kb_kind
 
 _log = logging.getLogger(__name__)
 _TOOLS: Mapping[str, tuple[str, str]] = {
@@ -34,6 +35,8 @@ _TOOLS: Mapping[str, tuple[str, str]] = {
     "stop": (FINISH, ""),
 }
 """Tool and argument for each action of a SPINACH recording."""
+_ONE_OF = ("sparql", "answers", "nodes")
+"""Fields of a prediction."""
 _ANSWER = (list, bool, type(None))
 """Types of its answers."""
 
@@ -45,16 +48,17 @@ def import_table(
     *,
     system: str,
     kb: KnowledgeBase | None = None,
+    kb_name: str = "",
     gold: Path | None = None,
-    language: str = "en",
     jobs: int = 1,
 ) -> tuple[RunInfo, int, int]:
     """A run from the predictions of another system, scored and compared as any run of kbnav is.
 
     ``predictions`` is a TREC run, CSV, TSV, JSON lines or a JSON list, of one question each: ``id``, or its text as
     ``question``; and ``sparql``, which is executed on ``kb``, or ``answers`` (ids or names, SPARQL JSON bindings, a
-    truth value), or ``nodes`` of an SKB, best first. A question of the dataset without a prediction belongs to the run,
-    unanswered. Gold answers are those stored, those of the frozen file ``gold``, or what gold queries give on ``kb``.
+    truth value), or ``nodes`` of an SKB, best first; null is no prediction. A question of the dataset without one
+    belongs to the run, unanswered; a prediction of another question is left out. A warning says so, and where nodes
+    are not in ``kb``. Gold answers are stored, of the frozen file ``gold``, or what gold queries give on ``kb``.
 
     Gives back the run, the number of predictions, and of queries that failed; these score 0.
     Raises UsageError, DataError, and StopRun where the knowledge base is down.
@@ -65,21 +69,22 @@ def import_table(
         raise UsageError(f"{predictions} has queries: name by --kb what they are asked of")
     frozen = golden.gold_file(gold, dataset.name) if gold else None
     digest = golden.file_sha256(frozen) if frozen else ""
-    info = _info(system, "", dataset, predictions, language, gold_sha256=digest, kb=kb_state(kb) if kb else {})
+    asked_of = {"kb": kb_state(kb), "settings": {"kb": kb_name or kb.name}} if kb else {}
+    info = _info(system, "", dataset, predictions, gold_sha256=digest, **asked_of)
     _refuse_used(out)
     questions = [question for question in dataset.questions if question.id in found]
     stated = {one.id: _stated(found[one.id], ranked=bool(one.nodes)) for one in questions if one.id not in queries}
     asked, file = dataset.questions, out / GOLD
     if frozen:
-        head, answers = golden.take_gold(dataset, asked, frozen)
-        write_whole(file, b"".join(json_line(line) for line in (head, *answers.values())).decode())
+        answers = golden.take_gold(dataset, asked, frozen, file)
     else:
-        answers = dict(golden.collect_gold(dataset, asked, kb, file, stored=True, language=language, jobs=jobs))
+        answers = dict(golden.collect_gold(dataset, asked, kb, file, stored=True, jobs=jobs))
     for one, outcome in stated.items():
         if outcome.table and (truth := answers[one].table) and own_answer(found[one])[1]:
             stated[one] = replace(outcome, table=_with_numbers(outcome.table, truth))
     if named := sum(in_other_words(outcome.table, answers[one].table) for one, outcome in stated.items()):
         _log.warning("%d answers are names where gold has ids, or the reverse: --by labels compares names", named)
+    _warn_of_nodes([one.ranking for one in stated.values() if one.ranking], answers.values(), kb)
     begin_run(out, info)
 
     def outcome_of(question: Question) -> tuple[Outcome, bool]:
@@ -98,7 +103,7 @@ def import_table(
             patience.count(outcome.note if down else "")
             error = "QueryFailed" if outcome.status == "failed" else ""
             failed += bool(error)
-            run = Run("", question.text(language), system, "", language, (), (), outcome)
+            run = Run("", question.text(), system, "", "en", (), (), outcome)
             journal.append(QuestionRecord(question.id, run, error))
     return info, len(questions), failed
 
@@ -111,9 +116,9 @@ def is_table(predictions: Path) -> bool:
     return not (isinstance(records, list) and records and "predicted_answer_tuple" in (records[0] or {}))
 
 
-def _info(system: str, model: str, dataset: Dataset, predictions: Path, language: str = "en", **more: Any) -> RunInfo:
+def _info(system: str, model: str, dataset: Dataset, predictions: Path, **more: Any) -> RunInfo:
     ids = tuple(question.id for question in dataset.questions)
-    return RunInfo(system, model, dataset.name, dataset.sha256, ids, language, origin=predictions.name, **more)
+    return RunInfo(system, model, dataset.name, dataset.sha256, ids, "en", origin=predictions.name, **more)
 
 
 def _refuse_used(out: Path) -> None:
@@ -133,17 +138,37 @@ def _read_predictions(path: Path, dataset: Dataset) -> dict[str, Record]:
     ids = {question.id for question in dataset.questions}
     texts = {" ".join(text.split()): one.id for one in dataset.questions for text in one.texts.values()}
     found: dict[str, Record] = {}
+    others: list[str] = []
     for record in records:
-        if all(record.value.get(name) is None for name in ("sparql", "answers", "nodes")):
+        if not record.value.keys() & set(_ONE_OF):
             raise record.error(f"a prediction has one of sparql, answers, nodes; it has {', '.join(record.value)}")
         name, text = (" ".join(str(record.value.get(key) or "").split()) for key in ("id", "question"))
         place = name if name in ids else texts.get(text, "")
         if not place:
-            raise record.error(f"{dataset.name} has no question {name or text!r}{did_you_mean(name, ids)}")
+            others.append(name or text)
+            continue
         if place in found:
             raise record.error(f"question {place} was predicted before")
         found[place] = record
-    return found
+    if others and not found:
+        raise file.error(f"{dataset.name} has no question {others[0]!r}{did_you_mean(others[0], ids)}")
+    if others:
+        what = f"{len(others)} of {len(records)} predictions are of questions that {dataset.name} does not have"
+        _log.warning("%s, the first is %r: they are left out", what, others[0])
+    return {name: one for name, one in found.items() if any(one.value.get(key) is not None for key in _ONE_OF)}
+
+
+def _warn_of_nodes(rankings: Sequence[Ranking], gold: Iterable[GoldAnswer], kb: KnowledgeBase | None) -> None:
+    """Say where ids of ranked nodes are not in an SKB, or not written as in the gold answers."""
+    nodes = dict.fromkeys(node for ranking in rankings for node in ranking.ids)
+    if kb and kb_kind(kb) == "skb":
+        labels = kb.labels([*nodes], language="en")
+        if absent := [node for node in nodes if not labels.get(node)]:
+            _log.warning("%d of %d nodes are not in %s, the first is %r", len(absent), len(nodes), kb.name, absent[0])
+    elif nodes and not any(one in nodes for answer in gold for one in answer.nodes):
+        _log.warning(
+            "no node of the predictions, such as %r, is a gold answer: all scores will be 0", next(iter(nodes))
+        )
 
 
 def _stated(record: Record, *, ranked: bool) -> Outcome:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -20,8 +18,8 @@ from kbnav.errors import FATAL, ServiceError, UsageError
 from kbnav.evaluation.records import INFO, QUESTIONS, QuestionRecord, RunInfo, read_info, read_records
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.open import open_kb
-from kbnav.knowledge.ray_cluster import connected, share_of
-from kbnav.retrieval.base import KEPT, Retriever, model_name, refuse_seen
+from kbnav.knowledge.ray_cluster import Pool, connected, for_workers, share_of
+from kbnav.retrieval.base import Retriever, model_name, refuse_seen
 from kbnav.retrieval.base import attempt as attempt_ranking
 from kbnav.runs.journal import open_journal, write_whole
 from kbnav.runs.trajectory import Attempt, Outcome, Run, to_json
@@ -37,7 +35,7 @@ PATIENCE = 10
 """Failures in a row after which a service is taken to be down."""
 _PORT = re.compile(r"\A(https?://(?:\[[^\]]*\]|[^/:]+)):\d+(?=/|\Z)")
 _MAY_CHANGE = frozenset(
-    ("api_key", "cache_age", "contact", "data", "database", "endpoints", "home", "kb", "model_endpoints",
+    ("api_key", "benchmarks", "cache_age", "contact", "data", "database", "endpoints", "home", "kb", "model_endpoints",
      "model_retries", "model_timeout", "prices")
 )  # fmt: skip
 """Settings that may change between the parts of a run: they change no answer, or RunInfo has them under ``kb``."""
@@ -78,11 +76,11 @@ def agent_system(agent: Agent) -> System:
     return replace(system, leave_out=agent.demonstrations.leave_out) if agent.demonstrations else system
 
 
-def retrieval_system(retriever: Retriever, kb: KnowledgeBase, settings: Settings, *, k: int = KEPT) -> System:
+def retrieval_system(retriever: Retriever, kb: KnowledgeBase, settings: Settings) -> System:
     """Any retriever as a system."""
 
     def ask(question: str, given: Mapping[str, str]) -> Attempt:  # noqa: ARG001
-        return attempt_ranking(retriever, kb, settings, question, k=k)
+        return attempt_ranking(retriever, kb, settings, question)
 
     model, check = model_name(retriever, settings), partial(refuse_seen, retriever)
     return System(retriever.name, model, ask, retriever.prompts, ranks_only=True, leave_out=check)
@@ -288,52 +286,9 @@ class Worker:
         self._system = build_system(name, self._open.enter_context(open_kb(settings)), settings)
         self._system.leave_out(left_out)
 
-    def ask(self, question: str, given: Mapping[str, str]) -> Attempt | Exception:
-        """An answer, or what asking for it raised, which Ray would wrap."""
-        try:
-            return self._system.ask(question, given)
-        except Exception as error:  # noqa: BLE001 - raised again where the answer is waited for
-            return error
-
-
-class _Workers:
-    """Workers that share questions, for threads; begun with the first one, and begun again once where killed."""
-
-    def __init__(self, ray: Any, count: int, share: float, at_once: int, name: str, settings: Settings) -> None:
-        """``count`` workers, each with a ``share`` of a processor and at ``at_once`` questions at most."""
-        kind = ray.remote(num_cpus=share, max_restarts=-1, max_task_retries=1)(Worker)
-        self._ray, self._count, self._kind = ray, count, kind.options(max_concurrency=at_once)
-        # With whole paths: a worker is not started where this process was.
-        kb = str(Path(settings.kb).resolve()) if os.path.exists(settings.kb) else settings.kb  # noqa: PTH110 - or a URL
-        paths = {"kb": kb, "home": settings.home.resolve()}
-        self._name, self._settings = name, settings.model_copy(update=paths)
-        self._left_out: list[tuple[str, str]] = []
-        self._lock = threading.Lock()
-        self._under_way: dict[Any, int] = {}
-
-    def leave_out(self, questions: Iterable[tuple[str, str]]) -> None:
-        self._left_out.extend(questions)
-
     def ask(self, question: str, given: Mapping[str, str]) -> Attempt:
-        """The answer of the worker with least to do. Raises as the system, and RayError where a worker died twice."""
-        with self._lock:
-            if not self._under_way:
-                started = (self._kind.remote(self._name, self._settings, self._left_out) for _ in range(self._count))
-                self._under_way = dict.fromkeys(started, 0)
-            worker = min(self._under_way, key=lambda one: self._under_way[one])
-            self._under_way[worker] += 1
-        try:
-            answer: Attempt | Exception = self._ray.get(worker.ask.remote(question, given))
-        finally:
-            with self._lock:
-                self._under_way[worker] -= 1
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def close(self) -> None:
-        for worker in self._under_way:
-            self._ray.kill(worker)
+        """The system's answer."""
+        return self._system.ask(question, given)
 
 
 @contextmanager
@@ -350,14 +305,14 @@ def on_ray(jobs: int, workers: int | None = None) -> Iterator[Build]:
 
         def build(name: str, kb: KnowledgeBase, settings: Settings) -> System:
             here = build_system(name, kb, settings)
-            there = _Workers(ray, count, share, -(-jobs // count), name, settings)
+            left_out: list[tuple[str, str]] = []
+            there = Pool(ray, Worker, (name, for_workers(settings), left_out), count, share, -(-jobs // count))
             stack.callback(there.close)
 
             def leave_out(questions: Iterable[tuple[str, str]]) -> None:
-                named = list(questions)
-                here.leave_out(named)
-                there.leave_out(named)
+                left_out.extend(questions)
+                here.leave_out(left_out)
 
-            return replace(here, ask=there.ask, leave_out=leave_out)
+            return replace(here, ask=partial(there.call, "ask"), leave_out=leave_out)
 
         yield build

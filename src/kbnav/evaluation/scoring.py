@@ -24,7 +24,6 @@ from kbnav.evaluation.metrics.ranking import (
     SET_METRIC,
     STARK_METRICS,
     TRAIL_METRIC,
-    Mode,
     ranking_scores,
     ranks_in_lists,
     set_f1,
@@ -79,7 +78,7 @@ class Scores:
     all: Means
     without_gold: tuple[str, ...]
     questions: tuple[QuestionScore, ...]
-    mode: Mode = "standard"
+    mode: Literal["standard", "stark-compat"] = "standard"
     """``stark-compat``: rankings were completed, and their equals ordered, as STaRK's published evaluation does."""
     cut: int = 0
     """Questions none of whose answers is among the nodes that a run keeps, of a ranking that may have been longer."""
@@ -195,10 +194,8 @@ def _ranking_values(
         for place, ranking in enumerate(rankings):
             nodes = [node for node in ranking.chosen if node.id in places] if ranking else []
             lists[place] = [node.id for node in sorted(nodes, key=lambda node: (-node.score, places[node.id]))]
-        ranks = ranks_in_lists(lists, answers, candidates, mode="stark-compat")
-    else:
-        ranks = ranks_in_lists(lists, answers)
-    scores = ranking_scores(ranks, [name for name in metrics if name not in (SET_METRIC, TRAIL_METRIC)]).values
+    ranks = ranks_in_lists(lists, answers, candidates)
+    scores = ranking_scores(ranks, [name for name in metrics if name not in (SET_METRIC, TRAIL_METRIC)])
     values = [{name: scores[name][index] for name in metrics if name in scores} for index in range(len(gold))]
     if SET_METRIC in metrics:
         for own, ranking, one in zip(values, rankings, gold, strict=True):

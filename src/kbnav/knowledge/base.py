@@ -265,6 +265,9 @@ class Shaped(Protocol):
     def label_predicates(self) -> Sequence[str]:
         """Ids of the predicates that labels are read by, the first that a thing has."""
 
+    def nameless(self) -> Sequence[tuple[Share, Sequence[str]]]:
+        """The classes most of whose members have no label, with IRIs of their properties of texts, commonest first."""
+
     def classes(self, *, language: str = "en") -> Sequence[Share]:
         """The classes with their members, the largest first; count 0 where they are not counted."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Literal
 
 from kbnav.answers.tables import AnswerTable
-from kbnav.errors import KbnavError, Stopped, StopRun
+from kbnav.errors import KbnavError, ServiceError, Stopped, StopRun, TellModel
 from kbnav.knowledge.base import KnowledgeBase, Meter, Shaped, metered
 from kbnav.knowledge.sparql.vocabulary import CONCEPTS, INSTANCE_OF, SUBCLASS_OF, vocabulary_of
 from kbnav.models.cancellation import Cancellation
-from kbnav.settings.model import Endpoints, Settings
+from kbnav.settings.model import Settings
 from kbnav.settings.systems import kb_kind
 
 Verdict = Literal["works", "partly", "fails", "absent", "not tried"]
@@ -24,7 +24,7 @@ TIME = 110.0
 """Seconds after which nothing more is tried."""
 _NEEDED = {
     "wikibase": ("queries", "IRIs", "search", "entry", "labels"),
-    "sparql": ("queries", "search", "entry"),
+    "sparql": ("queries", "search", "entry", "labels"),
     "skb": ("search", "entry", "neighbours"),
 }
 """What agents cannot do without, by the kind of knowledge base."""
@@ -56,8 +56,8 @@ _REMEDIES: Mapping[tuple[str, str], str] = {
     ("wikibase", "search"): "set endpoints.api to api.php of the wiki",
     ("wikibase", "entry"): "set endpoints.api to api.php of the wiki",
     ("wikibase", "vectors"): "set endpoints.vector to the base URL of a vector database, or to nothing",
-    ("sparql", "queries"): "give another address, or set url and dialect of [sparql.NAME]",
-    ("sparql", "search"): "set labels of [sparql.NAME], or its index (kbnav sparql index)",
+    ("sparql", "queries"): "give the address of its query service, to --kb or as url of [sparql.NAME] in kbnav.toml",
+    ("sparql", "search"): "make an index of its names: kbnav sparql index KB --out names",
 }
 
 
@@ -66,15 +66,10 @@ def check_kb(kb: KnowledgeBase, settings: Settings, *, seconds: float = TIME) ->
 
     What is not done after so many ``seconds`` is given up, and the rest is not tried.
     """
-    endpoints = Endpoints.model_validate(kb.state().get("endpoints", {}))  # those of the settings are Wikidata's
-    trial, wikibase = _Trial(kb_kind(kb), settings, endpoints), kb_kind(kb) == "wikibase"
-    tries: list[tuple[str, Callable[[KnowledgeBase], Tried]]] = [("queries", trial.queries)]
-    if wikibase:
-        tries += [("IRIs", trial.iris), ("properties", trial.properties)]
-    names = ["search", "entry", "labels", "neighbours", "vectors"]
-    if kb_kind(kb) == "sparql":
-        names.insert(3, "classes")
-    tries += [(name, getattr(trial, name)) for name in names]
+    kind, trial = kb_kind(kb), _Trial(kb_kind(kb), settings)
+    names = ("queries", "IRIs", "properties", "search", "entry", "labels", "classes", "neighbours", "vectors")
+    own = {"IRIs": "wikibase", "properties": "wikibase", "classes": "sparql"}
+    tries = [(one, getattr(trial, one.lower())) for one in names if own.get(one, kind) == kind]
     cancellation = Cancellation()
     timer = threading.Timer(seconds, cancellation.stop, ["there was no time left"])
     timer.daemon = True
@@ -92,7 +87,9 @@ def check_kb(kb: KnowledgeBase, settings: Settings, *, seconds: float = TIME) ->
             except _NothingSeen as error:
                 verdict, says, remedy = "fails", str(error), ""
             except KbnavError as error:
-                verdict, says, remedy = "fails", str(error).splitlines()[0], _REMEDIES.get((kb_kind(kb), what), "")
+                verdict, says, remedy = "fails", str(error).splitlines()[0], trial.remedy(what)
+                if kind == "sparql" and isinstance(error, ServiceError):  # it has but this one interface
+                    tries.clear()
             took = round(time.monotonic() - began, 3)
             slowest = max(slowest, took)
             yield Finding(what, verdict, " ".join(says.split())[:300], remedy, took, sum(meter.sent.values()))
@@ -113,15 +110,19 @@ class _NothingSeen(StopRun):
 class _Trial:
     """The attempts; a later one uses what an earlier one found."""
 
-    def __init__(self, kind: str, settings: Settings, endpoints: Endpoints) -> None:
-        self._kind, self._settings, self._endpoints = kind, settings, endpoints
+    def __init__(self, kind: str, settings: Settings) -> None:
+        self._kind, self._settings = kind, settings
         self._thing, self._label, self._property = "", "", ""
+
+    def remedy(self, what: str) -> str:
+        """What to set or do where an interface fails."""
+        return _REMEDIES.get((self._kind, what), "").replace("KB", self._settings.kb)
 
     def queries(self, kb: KnowledgeBase) -> Tried:
         if self._kind == "skb":
             self._thing = str(kb.skb.id(0))  # type: ignore[attr-defined]
         if "execute_query" not in kb.capabilities:
-            return "absent", "it takes no SPARQL", "build it with triples, if agents are to query it"
+            return "absent", "it takes no SPARQL", "build it again without --no-sparql"
         if self._kind == "skb":
             rows = len(kb.execute_query("SELECT ?s WHERE { ?s ?p ?o } LIMIT 1"))
             return ("works", "SPARQL runs", "") if rows else ("partly", "SPARQL runs, and there is no triple", "")
@@ -169,16 +170,25 @@ class _Trial:
         found = kb.search_entities(self._label, kind="property" if wanted == self._property else "any")
         known = {one.id for one in (*found.entities, *found.properties)}
         if wanted in known:
-            index = Path(kb.state().get("index") or "")
-            made = f"{datetime.fromtimestamp(index.stat().st_mtime):%Y-%m-%d}" if index.is_file() else ""
-            return "works", f"{self._label!r} finds {wanted}{f'; its index of names is of {made}' if made else ''}", ""
+            return self._indexed(kb, f"{self._label!r} finds {wanted}")
         if known:
             return "partly", f"{self._label!r} finds {len(known)} things, and {wanted} is not among them", ""
-        return (
-            "fails",
-            f"{self._label!r}, the name of {wanted}, finds nothing",
-            _REMEDIES.get((self._kind, "search"), ""),
-        )
+        return "fails", f"{self._label!r}, the name of {wanted}, finds nothing", self.remedy("search")
+
+    def _indexed(self, kb: KnowledgeBase, says: str) -> Tried:
+        """What a search that works found, with the age of the name index that it used, if any."""
+        index = Path(kb.state().get("index") or "")
+        if not index.is_file():
+            return "works", says, ""
+        says = f"{says}; its index of names is of {datetime.fromtimestamp(index.stat().st_mtime):%Y-%m-%d}"
+        try:
+            since = kb.named_since()  # type: ignore[attr-defined]
+        except TellModel:
+            return "works", f"{says}, and newer names cannot be counted in time", ""
+        if not since:
+            return "works", says, ""
+        changed = f"{since:,} names came since" if since > 0 else f"{-since:,} names went since"
+        return "partly", f"{says}, {changed}", f"make it anew: kbnav sparql index {self._settings.kb} --out {index}"
 
     def entry(self, kb: KnowledgeBase) -> Tried:
         entry = kb.get_entry(self._sample(kb))
@@ -186,11 +196,27 @@ class _Trial:
 
     def labels(self, kb: KnowledgeBase) -> Tried:
         wanted = self._sample(kb)
-        if label := kb.labels([wanted]).get(wanted, ""):
-            by = f", by {', '.join(kb.label_predicates())}" if isinstance(kb, Shaped) else ""
-            return "works", f"{wanted} is {label!r}{by}", ""
-        remedy = "" if self._kind == "wikibase" else "name the predicates of labels ([sparql.NAME] labels)"
-        return "partly", f"{wanted} has no label", remedy
+        label = kb.labels([wanted]).get(wanted, "")
+        says = f"{wanted} is {label!r}" if label else f"{wanted} has no label"
+        nameless = kb.nameless() if isinstance(kb, Shaped) else ()
+        if label and isinstance(kb, Shaped):
+            says += f", by {', '.join(kb.label_predicates())}"
+        if not (nameless and isinstance(kb, Shaped)):
+            return "works" if label else "partly", says, ""
+        without = sum(share.count for share, _ in nameless)
+        classes = kb.classes()
+        most = len(nameless) == len(classes) or 2 * without > sum(share.count for share in classes)
+        named = ", ".join(share.entity.label for share, _ in nameless[:_MANY])
+        remedy = self._naming([texts[0] for _, texts in nameless if texts])
+        return "fails" if most else "partly", f"most members of {named} have no name; {says}", remedy
+
+    def _naming(self, texts: Sequence[str]) -> str:
+        """What to do so that things get names, of which ``texts`` may be the properties."""
+        if not texts:
+            return "no property of theirs holds texts: give them names in the data, by rdfs:label"
+        name, source = self._settings.source_of(self._settings.kb)
+        table = source.model_copy(update={"labels": tuple(dict.fromkeys((*source.labels, *texts)))}).as_toml(name)
+        return f"say in kbnav.toml which properties hold their names, perhaps as here, and give --kb {name}:\n{table}"
 
     def classes(self, kb: KnowledgeBase) -> Tried:
         found = kb.classes() if isinstance(kb, Shaped) else ()
@@ -205,7 +231,7 @@ class _Trial:
         if "vector_query" not in kb.capabilities:
             remedy = {
                 "wikibase": "for Wikidata: set endpoints.vector, as https://wd-vectordb.wmcloud.org",
-                "skb": "build it with vectors",
+                "skb": "build it again without --encoder none",
             }.get(self._kind, "")
             return "absent", "there is no search by meaning", remedy
         return "works", f"{len(kb.vector_query(self._label or 'anything', limit=3).nodes)} found", ""

@@ -124,12 +124,12 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> AbstractContextMan
             f"{name} is a folder, but neither an SKB nor a mirror: the {META} that either has is not in it; "
             "`kbnav skb build` and `kbnav mirror build` make them"
         )
-    guess = did_you_mean(name, ("mini", "demo", *_LIVE, *settings.sparql))
-    named = f", {', '.join(settings.sparql)}" if settings.sparql else ""
-    raise UsageError(
-        f"no knowledge base {name!r}{guess}: give wikidata, mini, demo{named}, the folder of an SKB or a mirror, "
-        "an s3:// address, or a URL"
-    )
+    from kbnav.knowledge.skb.schema import folders_beside
+
+    guess = did_you_mean(name, ("mini", "demo", *_LIVE, *settings.sparql, *folders_beside(Path(name))))
+    own = "".join(f", {one}" for one in settings.sparql)
+    known = f": give wikidata, mini, demo{own}, the folder of an SKB or a mirror, an s3:// address, or a URL"
+    raise UsageError(f"no knowledge base {name!r}{guess or known}")
 
 
 def _is_url(name: str) -> bool:

@@ -7,9 +7,12 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from kbnav.errors import ServiceError
+from kbnav.settings.model import Settings
 from kbnav.settings.plugins import needs
 
 _CONNECT = 10.0
@@ -52,3 +55,46 @@ def share_of(ray: Any, workers: int | None, most: int | None = None) -> tuple[in
     if most is not None:
         count = min(count, most)
     return count, min(1.0, processors / count)
+
+
+def for_workers(settings: Settings) -> Settings:
+    """The settings with whole paths: a worker is not started where this process was."""
+    kb = str(Path(settings.kb).resolve()) if os.path.exists(settings.kb) else settings.kb  # noqa: PTH110 - or a URL
+    return settings.model_copy(update={"kb": kb, "home": settings.home.resolve()})
+
+
+class Pool:
+    """Workers of a cluster that threads share; begun with the first call, and begun again once where killed."""
+
+    def __init__(
+        self, ray: Any, kind: type, given: tuple[Any, ...], count: int, share: float, at_once: int = 1
+    ) -> None:
+        """``count`` of a ``kind`` that is made with ``given``, each with a ``share`` of a processor.
+
+        Each does ``at_once`` calls at most.
+        """
+        made = ray.remote(num_cpus=share, max_restarts=-1, max_task_retries=1)(kind)
+        self._ray, self._kind = ray, made.options(max_concurrency=at_once)
+        self._given, self._count = given, count
+        self._lock = Lock()
+        self._under_way: dict[Any, int] = {}
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """What a method of the worker with least to do gives or raises. Raises RayError where a worker died twice."""
+        with self._lock:
+            if not self._under_way:
+                self._under_way = {self._kind.remote(*self._given): 0 for _ in range(self._count)}
+            worker = min(self._under_way, key=lambda one: self._under_way[one])
+            self._under_way[worker] += 1
+        try:
+            return self._ray.get(getattr(worker, method).remote(*arguments))
+        except self._ray.exceptions.RayTaskError as error:
+            raise error.cause from None
+        finally:
+            with self._lock:
+                self._under_way[worker] -= 1
+
+    def close(self) -> None:
+        """End the workers."""
+        for worker in self._under_way:
+            self._ray.kill(worker)

@@ -120,6 +120,7 @@ class Lagged(ServiceError):
 
 _HTML = re.compile(rb"^\s*(?:<!doctype html|<html|<head|<body)", re.IGNORECASE)
 CHECK_CREDENTIALS = "check the credentials and the address"
+CHECK_ADDRESS = "check the address"
 _RETRY_IN = re.compile(r"retry in (\d+) second", re.IGNORECASE)
 _BAN = re.compile(r"\bbanned\b|\bblocked until\b", re.IGNORECASE)
 _TITLE = re.compile(r"<title>(.*?)</title>", re.IGNORECASE | re.DOTALL)
@@ -162,7 +163,9 @@ def read_json(reply: Reply) -> Any:
     """The JSON body. Raises BadResponse for HTML, for JSON that is cut off, and for anything else."""
     where = reply.host
     if _HTML.match(reply.body[:500]):
-        raise BadResponse(f"{where} answers with a web page where JSON is promised: {one_line(reply.text)}")
+        raise BadResponse(
+            f"{where} answers with a web page where JSON is promised: {one_line(reply.text)}; {CHECK_ADDRESS}"
+        )
     try:
         return json.loads(reply.body.decode("utf-8-sig"), strict=False)
     except (ValueError, RecursionError) as error:
@@ -312,7 +315,8 @@ def _failure(reply: Reply) -> Exception:
         check_status(reply)
     except (KbnavError, Again) as error:
         return error
-    return ServiceError(f"{reply.host} answers {reply.status}: {one_line(reply.text)}")
+    hint = f"; {CHECK_ADDRESS}" if reply.status in (404, 405) else ""
+    return ServiceError(f"{reply.host} answers {reply.status}: {one_line(reply.text)}{hint}")
 
 
 def _explain(reply: Reply) -> tuple[str, str]:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from html import escape
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, model_serializer, model_validator
+from typing_extensions import TypedDict
 
 from kbnav.agents.common.agent import Agent, build_agent
 from kbnav.agents.machine import Event as MachineEvent
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.runnables import RunnableConfig
     from langchain_core.tools import BaseTool
+
+    from kbnav.knowledge.skb.store import SKB
 
 T = TypeVar("T")
 
@@ -102,12 +105,11 @@ class KB:
         return self.base.execute_query(sparql, language=self._language(language))
 
     @property
-    def nodes(self) -> Iterator[Entity]:
-        """All nodes of an SKB, type by type, to be looped over. Raises UsageError for any other knowledge base."""
+    def nodes(self) -> Sequence[Entity]:
+        """All nodes of an SKB, type by type; each is read when it is looked at. Raises UsageError for any other KB."""
         from kbnav.knowledge.skb.kb import as_skb
 
-        skb = as_skb(self.base, "a list of nodes").skb
-        return (Entity(skb.id(node), skb.name(node), kind=skb.type(node)) for node in range(len(skb.nodes)))
+        return _Nodes(as_skb(self.base, "a list of nodes").skb)
 
     def evidence(self, answer: Answer, rows: Sequence[int] = range(MOST_ROWS)) -> Provenance:
         """The statements that make rows of an answer true, with ranks, qualifiers and references; at most two queries.
@@ -132,6 +134,20 @@ class KB:
 
     def __repr__(self) -> str:
         return f"<KB {self.name}>"
+
+
+class _Nodes(Sequence[Entity]):
+    def __init__(self, skb: SKB, numbers: range | None = None) -> None:
+        self._skb, self._numbers = skb, range(len(skb.nodes)) if numbers is None else numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return _Nodes(self._skb, self._numbers[place])
+        node = self._numbers[place]
+        return Entity(self._skb.id(node), self._skb.name(node), kind=self._skb.type(node))
 
 
 def open(
@@ -167,6 +183,25 @@ def _checked(settings: Settings | None) -> Settings | None:
     if settings is None or isinstance(settings, Settings):
         return settings
     raise UsageError(f"settings= takes kbnav.Settings(…), not a {type(settings).__name__}")
+
+
+class AnswerDocument(TypedDict):
+    """An answer as JSON; the fields are those of ``Answer``."""
+
+    question: str
+    text: str
+    status: Status
+    note: str
+    unused: tuple[str, ...]
+    columns: list[str]
+    rows: list[dict[str, Any]]
+    query: str
+    query_words: str
+    link: str
+    citation: str
+    absence: Absence | None
+    doubts: list[dict[str, Any]]
+    evidence: Provenance | None
 
 
 class Answer(BaseModel):
@@ -271,18 +306,16 @@ class Answer(BaseModel):
         return build(given)
 
     @model_serializer
-    def _to_document(self) -> dict[str, Any]:
-        found = None
-        with suppress(UsageError):  # its knowledge base is closed, or it was pickled without
-            found = self.evidence
-        names = ("text", "status", "note", "unused", "columns", "rows", "query", "query_words", "link", "citation")
-        return {
+    def _to_document(self) -> AnswerDocument:
+        given: dict[str, Any] = {
             "question": self.run.question,
-            **{name: getattr(self, name) for name in names},
-            "absence": self.absence,
-            "doubts": [doubt.to_document() for doubt in self.doubts],
-            "evidence": found,
+            "doubts": [one.to_document() for one in self.doubts],
+            "evidence": None,
         }
+        with suppress(UsageError):  # its knowledge base is closed, or it was pickled without
+            given["evidence"] = self.evidence
+        names = AnswerDocument.__annotations__
+        return {name: given[name] if name in given else getattr(self, name) for name in names}  # type: ignore[return-value]
 
     def __deepcopy__(self, memo: object = None) -> Answer:
         return self  # nothing of it changes
@@ -378,6 +411,8 @@ class AgentSource:
         for name in options:
             if name not in AskOptions.__annotations__:
                 raise TypeError(f"there is no argument {name!r}{did_you_mean(name, AskOptions.__annotations__)}")
+        if isinstance(options.get("tools"), str):
+            raise UsageError("tools= takes a list of tools, as in tools=['get_entry']")
         self.kb, self._options, self._settings = kb, options, _checked(options.get("settings"))
         self.system = options.get("system", "")
 

@@ -41,13 +41,17 @@ def langchain_tools(kb: AnyKB | None = None, **how: Unpack[AskOptions]) -> list[
     A tool gives text for a model; the ``artifact`` of its message is the whole AnswerTable where a query ran. What a
     model can mend (a query that does not parse) comes back as a message of status ``error``; services that fail raise.
 
-    The parameters are those of ``kbnav.ask``; a knowledge base given by name stays open as long as its tools are
-    referred to. Without a ``language``, labels are in English, or in that of a call's ``thought``.
+    The parameters are those of ``kbnav.ask``, but names of the system's own ``tools`` choose among them. A knowledge
+    base given by name stays open as long as its tools are referred to. Without a ``language``, labels are in English,
+    or in that of a call's ``thought``.
     """
     made = AgentSource(kb, **how)
     opened = made.opened()
     agent = made.built(opened, calls=False)
-    return [_langchain_tool(tool, agent, opened) for tool in agent.lookups]
+    tools = agent.lookups
+    if chosen := [tool.name for tool in tools if tool.name in how.get("tools", ())]:
+        tools = tools.only([name for name in tools.names if name in chosen or tools.owns(name)])
+    return [_langchain_tool(tool, agent, opened) for tool in tools]
 
 
 def _langchain_tool(tool: Tool, agent: Agent, kb: KB) -> BaseTool:

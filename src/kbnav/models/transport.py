@@ -199,7 +199,7 @@ def _bounding(largest: int, seconds: float) -> Callable[[Any], None]:
 
     class Body(library.SyncByteStream, library.AsyncByteStream):  # type: ignore[name-defined, misc]
         def __init__(self, inner: Any, read: _Reading) -> None:
-            self._inner, self._read = inner, read
+            self._inner, self._read, self._ended = inner, read, False
 
         def __iter__(self) -> Iterator[bytes]:
             for piece in self._inner:
@@ -207,8 +207,11 @@ def _bounding(largest: int, seconds: float) -> Callable[[Any], None]:
             yield self._read.rest()
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
+            if self._ended:  # the openai library reads on behind the last event, and httpx would never come back
+                return
             async for piece in self._inner:
                 yield self._read(piece)
+            self._ended = True
             yield self._read.rest()
 
         def close(self) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import shutil
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from itertools import chain
@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field
 
 from kbnav.encoders.trained import check_files, digests
-from kbnav.errors import DataError, UsageError
+from kbnav.errors import UsageError
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import (
     BETWEEN,
@@ -40,6 +40,7 @@ from kbnav.planning.paths import (
 )
 from kbnav.planning.training import Example, PlannerOptions, fits, read_description, write_description
 from kbnav.prompts import render
+from kbnav.runs.journal import write_whole
 from kbnav.runs.trajectory import Trace
 from kbnav.settings.plugins import missing
 
@@ -173,8 +174,10 @@ def require() -> None:
         raise missing("the planner seq2seq", *absent, extra="train")
 
 
-CHECKPOINT = "checkpoint.pt"
-"""Beside what is trained until it is: what a training that was stopped goes on from."""
+CHECKPOINTS = "training"
+"""Folder beside what is trained until it is: what a training that was stopped goes on from."""
+_IDENTITY = "identity"
+"""In a checkpoint that was written to its end: what is trained, and on what."""
 BEAMS = 3
 NEW_RATE, LORA_RATE = 1e-3, 2e-4
 DType = Literal["auto", "float32", "bfloat16", "float16"]
@@ -252,55 +255,58 @@ def descend(
     pairs: Sequence[Pair],
     options: Seq2SeqOptions,
     out: Path,
-    listener: Listener | None = None,
+    listener: Listener = lambda epoch: None,  # noqa: ARG005
 ) -> list[Epoch]:
     """Lower the KL divergence: the paths' negative log-likelihood, weighed by the label (PASemiQA, equation 5).
 
     After every epoch a checkpoint is written into ``out``; where one is there already, the training goes on from it,
     to the same weights. Raises UsageError where it is one of another training.
     """
-    import torch
+    from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
-    weights = {name: one for name, one in model.named_parameters() if one.requires_grad}
-    rate = options.rate or (LORA_RATE if options.base else NEW_RATE)
-    optimizer = torch.optim.AdamW(weights.values(), lr=rate)
-    group = options.batch * options.accumulation
-    total = options.epochs * -(-len(pairs) // group)
-    falling = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.01, total_iters=total)
     fixed = options.model_dump(mode="json", exclude={"device", "beams"})
     identity = hashlib.sha256(json.dumps([fixed, pairs]).encode()).hexdigest()
-    saved = _Checkpoint(out / CHECKPOINT, identity)
-    history = saved.read(weights, optimizer, falling)
-    steps = history[-1].steps if history else 0
-    for number in range(len(history) + 1, options.epochs + 1):
-        torch.manual_seed(options.seed + number)  # of dropout too: what goes on goes the same way
-        order = torch.randperm(len(pairs)).tolist()
-        model.train()
-        spent = 0.0
-        groups = [order[first : first + group] for first in range(0, len(order), group)]
-        for rows in groups:
-            spent += _step(model, padding, [pairs[row] for row in rows], options.batch)
-            torch.nn.utils.clip_grad_norm_(weights.values(), 1.0)
-            optimizer.step()
-            falling.step()
-            optimizer.zero_grad()
-        steps += len(groups)
-        history.append(Epoch(number, steps, spent / len(groups)))
-        saved.write(weights, optimizer, falling, history)
-        if listener:
-            listener(history[-1])
-    return history
+    whole = list((out / CHECKPOINTS).glob(f"checkpoint-*/{_IDENTITY}"))
+    if any(path.read_text() != identity for path in whole):
+        raise UsageError(f"{out} holds a training with other questions or options; choose another folder")
+    last = max((path.parent for path in whole), key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+
+    class Weighed(Trainer):  # type: ignore[misc]
+        def compute_loss(self, model: Any, inputs: Any, *_: Any, **__: Any) -> Any:
+            return loss(model, padding, inputs["pairs"])
+
+        def floating_point_ops(self, inputs: Any) -> int:  # noqa: ARG002
+            return 0  # nobody asks, and it cannot tell from pairs
+
+    class Epochs(TrainerCallback):  # type: ignore[misc]
+        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+            write_whole(Path(args.output_dir) / f"checkpoint-{state.global_step}" / _IDENTITY, identity)
+            listener(_epochs(state.log_history)[-1])
+
+    arguments = TrainingArguments(
+        output_dir=str(out / CHECKPOINTS),
+        num_train_epochs=options.epochs,
+        learning_rate=options.rate or (LORA_RATE if options.base else NEW_RATE),
+        weight_decay=0.01,
+        per_device_train_batch_size=options.batch,
+        gradient_accumulation_steps=options.accumulation,
+        save_strategy="epoch",
+        logging_strategy="epoch",
+        save_total_limit=1,
+        seed=options.seed,
+        use_cpu=device_of(options.device) == "cpu",
+        remove_unused_columns=False,
+        disable_tqdm=True,
+        report_to="none",
+    )
+    trainer = Weighed(model, arguments, lambda some: {"pairs": some}, list(pairs), callbacks=[Epochs()])
+    trainer.remove_callback(PrinterCallback)
+    trainer.train(resume_from_checkpoint=str(last) if last else None)
+    return _epochs(trainer.state.log_history)
 
 
-def _step(model: Any, padding: int, pairs: Sequence[Pair], batch: int) -> float:
-    """Gradients of one step, gathered over batches as if it were one; gives back its loss."""
-    total, spent = sum(share for _, _, share in pairs), 0.0
-    for first in range(0, len(pairs), batch):
-        some = pairs[first : first + batch]
-        part = loss(model, padding, some) * (sum(share for _, _, share in some) / total)
-        part.backward()
-        spent += float(part.detach())
-    return spent
+def _epochs(history: Sequence[Mapping[str, Any]]) -> list[Epoch]:
+    return [Epoch(round(one["epoch"]), one["step"], one["loss"]) for one in history if "loss" in one]
 
 
 def loss(model: Any, padding: int, pairs: Sequence[Pair]) -> Any:
@@ -323,44 +329,6 @@ def loss(model: Any, padding: int, pairs: Sequence[Pair]) -> Any:
     )
     shares = torch.tensor([share for _, _, share in pairs], device=device)
     return (lost.sum(dim=1) * shares).sum() / shares.sum()
-
-
-@dataclass(frozen=True)
-class _Checkpoint:
-    path: Path
-    identity: str
-
-    def read(self, weights: Mapping[str, Any], optimizer: Any, falling: Any) -> list[Epoch]:
-        """Take over what is there; the epochs that are done."""
-        import torch
-
-        if not self.path.exists():
-            return []
-        try:
-            found = torch.load(self.path, weights_only=True, map_location="cpu")
-            same = found["identity"] == self.identity
-        except (OSError, RuntimeError, KeyError, EOFError, ValueError) as error:
-            raise DataError(f"{self.path}: not a checkpoint; remove it to begin anew: {error}") from error
-        if not same:
-            raise UsageError(f"{self.path} is of a training with other questions or options; choose another folder")
-        with torch.no_grad():
-            for name, one in weights.items():
-                one.copy_(found["weights"][name])
-        optimizer.load_state_dict(found["optimizer"])
-        falling.load_state_dict(found["falling"])
-        return [Epoch(*one) for one in found["history"]]
-
-    def write(self, weights: Mapping[str, Any], optimizer: Any, falling: Any, history: Sequence[Epoch]) -> None:
-        """Keep it, such that a kill leaves the old one or the new one."""
-        import torch
-
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_name(f"{self.path.name}.{os.getpid()}.part")
-        learned = {name: one.detach().cpu() for name, one in weights.items()}
-        state = {"optimizer": optimizer.state_dict(), "falling": falling.state_dict()}
-        done = {"identity": self.identity, "history": [tuple(one) for one in history]}
-        torch.save({"weights": learned, **state, **done}, part)
-        part.replace(self.path)
 
 
 LONGEST = 2
@@ -388,7 +356,7 @@ class Seq2Seq:
         examples: Sequence[Example],
         out: Path,
         options: Seq2SeqOptions,
-        listener: Listener | None = None,
+        listener: Listener = lambda epoch: None,  # noqa: ARG005
     ) -> tuple[Seq2Seq, int]:
         """Train on the examples' distributions, and write the planner into ``out``.
 
@@ -427,7 +395,7 @@ class Seq2Seq:
         tokenizer.save_pretrained(str(out / MODEL))
         files = digests(out / MODEL)
         write_description(out, cls.name, skb, options.matching, base=options.base, **learned, files=files)
-        (out / CHECKPOINT).unlink(missing_ok=True)
+        shutil.rmtree(out / CHECKPOINTS)
         return cls(skb, model, tokenizer, beams=options.beams), cut
 
     @classmethod

@@ -16,19 +16,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
-from pathlib import Path
-from queue import Queue
 from signal import SIG_IGN, SIGINT, signal
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from kbnav.answers.tables import encodable
 from kbnav.errors import BadArguments, KbnavError, QueryTimeout, ServiceError, TellModel, UnknownId
 from kbnav.knowledge.open import open_kb
-from kbnav.knowledge.ray_cluster import connected, share_of
+from kbnav.knowledge.ray_cluster import Pool, connected, for_workers, share_of
 from kbnav.knowledge.skb.kb import as_skb
 from kbnav.programs.api import Api, Calls, OutOfCalls
 from kbnav.programs.api.functions import OverLimit
@@ -362,32 +360,13 @@ def _do(method: str, arguments: Sequence[Any]) -> Any:
 @contextmanager
 def open_bench(where: Where, settings: Settings, api_model: str, count: int | None) -> Iterator[Bench]:
     """``count`` workers, by default as many as there are processors; they end with it. Raises as ``connected``."""
-    kb = str(Path(settings.kb).resolve()) if os.path.exists(settings.kb) else settings.kb  # noqa: PTH110 - or a name
-    settings = settings.model_copy(update={"kb": kb, "home": settings.home.resolve()}).asking(OFFLINE)
+    settings = for_workers(settings).asking(OFFLINE)
     if where == "ray":
-        with connected("--set on=ray") as ray:
+        with connected("--set on=ray") as ray, ExitStack() as stack:
             number, share = share_of(ray, count)
-            # One that dies is started again, and what it was at is done once more.
-            kind = ray.remote(num_cpus=share, max_restarts=-1, max_task_retries=1)(Worker)
-            workers = [kind.remote(settings, api_model) for _ in range(number)]
-            free: Queue[Any] = Queue()
-            for worker in workers:
-                free.put(worker)
-
-            def call(method: str, *arguments: Any) -> Any:
-                worker = free.get()
-                try:
-                    return ray.get(getattr(worker, method).remote(*arguments))
-                except ray.exceptions.RayTaskError as error:
-                    raise error.cause from None
-                finally:
-                    free.put(worker)
-
-            try:
-                yield Bench(call, number)
-            finally:
-                for worker in workers:
-                    ray.kill(worker)
+            workers = Pool(ray, Worker, (settings, api_model), number, share)
+            stack.callback(workers.close)
+            yield Bench(workers.call, number)
         return
     number = count or os.cpu_count() or 1
     begun = (settings, api_model)

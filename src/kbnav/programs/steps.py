@@ -11,7 +11,7 @@ from math import fsum
 from statistics import fmean
 from typing import Literal, get_args
 
-from kbnav.evaluation.metrics.ranking import STARK_METRICS, ranking_scores, ranks_in_lists
+from kbnav.evaluation.metrics.ranking import STARK_METRICS, mean_scores, ranks_in_lists
 from kbnav.evaluation.metrics.statistics import paired_test
 from kbnav.programs.first_stage import KEPT, TrainingQuery, oracle_recall
 from kbnav.programs.program import Outcome, Program
@@ -88,12 +88,11 @@ class TrialRunner:
         return oracle_recall([(self.candidates(query.text), query.answers) for query in queries])
 
     def _judged(self, query: TrainingQuery, ranking: Sequence[str], outcome: Outcome) -> Trial:
-        found = ranking_scores(ranks_in_lists([ranking], [query.answers]))
         return Trial(
             query,
             tuple(ranking),
             {node: outcome.scores[node] for node in ranking if node in outcome.scores},
-            found.means(),
+            mean_scores(ranks_in_lists([ranking], [query.answers])),
             "" if outcome.error is None else str(outcome.error),
             outcome.debug,
             outcome.calls,
@@ -260,14 +259,14 @@ class History:
                 break
         return count
 
-    def leaders(self, most: int = BEST) -> list[Step]:
+    def leaders(self) -> list[Step]:
         """The best programs by MRR on all validation queries, each source once; of equals the history's best."""
         found: dict[str, Step] = {}
         for step in self.steps:
             if step.validation:
                 found.setdefault(step.sha256, step)
         order = sorted(found.values(), key=lambda step: (-step.validation["mrr"], step is not self.best, step.number))
-        return order[:most]
+        return order[:BEST]
 
     def lessons(self) -> dict[str, Verdict]:
         """What each instruction led to, in their order; of one that was given again, the best.

@@ -6,8 +6,6 @@ The folder holds ``training.json`` (what is trained on; a training with other da
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import random
 import time
@@ -23,6 +21,7 @@ from typing import Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from kbnav.answers.tables import csv_text
 from kbnav.encoders.trained import question_digests
 from kbnav.errors import DataError, Stopped, UsageError
 from kbnav.evaluation.metrics.statistics import paired_test
@@ -364,13 +363,12 @@ def write_curve(folder: Path, path: Path) -> None:
     that of the best so far. Raises UsageError, DataError.
     """
     first = {one.id: one.first["mrr"] for one in read_frozen(folder).about.groups}
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(("group", "step", "mrr", "best"))
-    for group in read_groups(folder).groups:
-        for step, mrr, best in curve(read_steps(folder, group), first[group.id]):
-            writer.writerow((group.id, step, "" if mrr is None else mrr, best))
-    write_whole(path, out.getvalue())
+    rows = [
+        (group.id, step, "" if mrr is None else mrr, best)
+        for group in read_groups(folder).groups
+        for step, mrr, best in curve(read_steps(folder, group), first[group.id])
+    ]
+    write_whole(path, csv_text([("group", "step", "mrr", "best"), *rows]))
 
 
 def check_questions(order: Order) -> None:

@@ -30,6 +30,8 @@ FOUND_AMONG = 20
 """First nodes among which an answer counts as found, as in Recall@20 (STaRK, section 3.2; Agent Retriever, 5.3)."""
 DEBUG = 1_200
 """Characters of a query's debug output that the writer is shown."""
+_TOLD = 3
+"""Queries whose debug output is kept."""
 _PLACE = "[a name]"
 _COMMON = re.compile(r"[a-z]+(?:['’-][a-z]+)*")
 _QUOTED = re.compile(r"[\"“”„«»'‘’`]")
@@ -48,21 +50,21 @@ class Contrast:
     queries: int
 
 
-def split(trials: Sequence[Trial], *, threshold: float = THRESHOLD, shown: int = SHOWN) -> Contrast:
-    """Divide trials by all their answers: well went those with a hit@5 of the threshold or more and most answers found.
+def split(trials: Sequence[Trial]) -> Contrast:
+    """Divide trials by all their answers: well went those with a hit@5 of ``THRESHOLD`` or more and most answers found.
 
-    Found is what is among the first 20, and most of them is more than the threshold. Where fewer than ``shown`` went
+    Found is what is among the first 20, and most of them is more than the threshold. Where fewer than ``SHOWN`` went
     badly, those that went well but not as well as they can stand behind them. Either side is in order of ``standing``,
     equal ones in their own. Trials that failed are on neither: their rankings are not the program's.
     """
     done = sorted((one for one in trials if not one.error), key=lambda one: -standing(one))
-    well = [one for one in done if one.metrics["hit@5"] >= threshold and found_share(one) > threshold]
+    well = [one for one in done if one.metrics["hit@5"] >= THRESHOLD and found_share(one) > THRESHOLD]
     less = [one for one in well if not _is_whole(one)]
     badly = sorted((one for one in done if one not in well), key=standing)
-    badly += sorted(less, key=standing)[: max(0, shown - len(badly))]
+    badly += sorted(less, key=standing)[: max(0, SHOWN - len(badly))]
     return Contrast(
-        tuple([one for one in well if one not in badly][:shown]),
-        tuple(badly[:shown]),
+        tuple([one for one in well if one not in badly][:SHOWN]),
+        tuple(badly[:SHOWN]),
         len(well),
         sum(map(_is_whole, done)),
         len(done),
@@ -118,11 +120,11 @@ def document_pair(trial: Trial, document: Callable[[str], str]) -> list[str]:
     return [_cut(document(right)), _cut(document(wrong))] if right and wrong else []
 
 
-def debug_of_worst(trials: Sequence[Trial], *, shown: int = 3) -> str:
+def debug_of_worst(trials: Sequence[Trial]) -> str:
     """What a program told by ``debug`` on the queries that failed, or else on those that went worst; empty for none."""
     failed = [one for one in trials if one.error]
     chosen = failed or sorted(trials, key=standing)
-    return "\n\n".join(f"Query: {one.query.text}\n{_cut(one.debug)}" for one in chosen[:shown] if one.debug)
+    return "\n\n".join(f"Query: {one.query.text}\n{_cut(one.debug)}" for one in chosen[:_TOLD] if one.debug)
 
 
 def _cut(text: str) -> str:
@@ -305,9 +307,9 @@ def next_action(history: History, patience: int) -> Action:
     return "anew" if history.without_gain >= patience else "improve"
 
 
-def example_queries(queries: Sequence[TrainingQuery], seed: str, *, most: int = EXAMPLES) -> list[TrainingQuery]:
+def example_queries(queries: Sequence[TrainingQuery], seed: str) -> list[TrainingQuery]:
     """So many queries at random, in their order."""
-    places = random.Random(seed).sample(range(len(queries)), min(most, len(queries)))
+    places = random.Random(seed).sample(range(len(queries)), min(EXAMPLES, len(queries)))
     return [queries[place] for place in sorted(places)]
 
 

@@ -121,13 +121,13 @@ def read_record(line: bytes, kind: Any, name: str) -> Any:
         raise DataError(f"{name}: {where + ': ' if where else ''}{first['msg']}") from error
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file such that a kill leaves the old one or the new one. Raises UsageError."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("w", encoding="utf-8") as file:
-            file.write(text)
+        with part.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)

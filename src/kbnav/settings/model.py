@@ -5,6 +5,7 @@ A copy without secrets is saved with every run.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -89,6 +90,12 @@ class SparqlSource(Strict):
     """Address of a page that opens a query; the query's text, percent-encoded, is put behind it."""
     dialect: str = "auto"
     """Name of its dialect; ``auto``: found out by a few queries, and kept under ``home`` for 30 days."""
+
+    def as_toml(self, name: str) -> str:
+        """Its table for ``kbnav.toml``, without what is as by default."""
+        values = self.model_dump(mode="json", exclude_defaults=True).items()
+        told = (f"{key} = {json.dumps(one, ensure_ascii=False, separators=(', ', ' = '))}" for key, one in values)
+        return "\n".join([f"[sparql.{name}]", *told])
 
 
 class Wikibase(Strict):
@@ -345,6 +352,8 @@ class Settings(BaseSettings):
 
     home: Path = Field(default_factory=lambda: Path.home() / ".local" / "state" / "kbnav")
     """Folder of saved runs, chat sessions and the HTTP cache."""
+    benchmarks: Path = Path("benchmarks")
+    """Folder of the published benchmarks' files, for ``kbnav eval``."""
     cache_age: float = 7 * 24 * 3600.0
     """Seconds for which a service's cached answer is used; 0: none is, and no model's reply is kept either."""
     database: SecretStr = SecretStr("")
@@ -411,6 +420,10 @@ class Settings(BaseSettings):
     def shared_path(self, name: str) -> Path | str:
         """Where what machines may share is kept: the file of this name under ``home``, or the URL of a database."""
         return self.database.get_secret_value() or self.home / name
+
+    def source_of(self, kb: str) -> tuple[str, SparqlSource]:
+        """The name and the table of an endpoint, given by its name or its address; without a name it is ``mine``."""
+        return (kb, self.sparql[kb]) if kb in self.sparql else ("mine", SparqlSource(url=kb))
 
     def check_key(self) -> None:
         """Raise CredentialsError where a model of OpenAI's own endpoint is named and no key; costs no import."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from kbnav.encoders.trained import Question, question_digests
 from kbnav.errors import UsageError
-from kbnav.evaluation.metrics.ranking import STARK_METRICS, ranking_scores, ranks_in_lists
+from kbnav.evaluation.metrics.ranking import STARK_METRICS, mean_scores, ranks_in_lists
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import indexed_text
 from kbnav.knowledge.skb.store import SKB
@@ -232,7 +232,7 @@ def means(lists: Sequence[Listed], scores: Sequence[Floats]) -> dict[str, float]
         order = sorted(zip(-np.asarray(given), one.right, one.nodes, strict=True))
         ranked.append([str(node) for _, _, node in order])
     answers = [[str(node) for node in one.example.answers] for one in lists]
-    return ranking_scores(ranks_in_lists(ranked, answers), STARK_METRICS).means()
+    return mean_scores(ranks_in_lists(ranked, answers))
 
 
 class Row(NamedTuple):

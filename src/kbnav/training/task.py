@@ -7,9 +7,7 @@ caller: checkpoints that are whole, one file with the validation's curve, and er
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import os
 import shutil
@@ -24,6 +22,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
+from kbnav.answers.tables import csv_text
 from kbnav.encoders.trained import CARD, MODEL, Card, ModelKind, digests
 from kbnav.errors import DataError, KbnavError, UsageError
 from kbnav.evaluation.metrics.ranking import STARK_METRICS
@@ -393,13 +392,11 @@ def _recorder() -> Any:
         def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
             found = points(state.log_history)
             if state.is_world_process_zero and found:
-                text = io.StringIO()
-                rows = csv.writer(text, lineterminator="\n")
-                rows.writerow(["step", "epoch", "loss", *STARK_METRICS])
-                for one in found:
-                    loss = "" if one.loss is None else round(one.loss, 6)
-                    rows.writerow([one.step, one.epoch, loss, *one.scores.values()])
-                write_whole(self._task.out / CURVE, text.getvalue())
+                losses = ["" if one.loss is None else round(one.loss, 6) for one in found]
+                rows = [
+                    (one.step, one.epoch, loss, *one.scores.values()) for one, loss in zip(found, losses, strict=True)
+                ]
+                write_whole(self._task.out / CURVE, csv_text([("step", "epoch", "loss", *STARK_METRICS), *rows]))
                 if self._task.listener:
                     self._task.listener(found[-1])
 

@@ -209,7 +209,7 @@ class Visit:
         self.http.get(f"{url}/", timeout=200)  # the cookie; workers may still be starting
 
     def __call__(self, method: str, path: str, body: Any = None, **options: Any) -> requests.Response:
-        return self.http.request(method, self.url + path, json=body, timeout=60, **options)
+        return self.http.request(method, self.url + path, json=body, **{"timeout": 60, **options})
 
     def session(self, **choice: str) -> str:
         """The id of a new session."""

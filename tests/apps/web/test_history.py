@@ -42,6 +42,25 @@ def test_a_session_is_shown_with_its_time_and_called_something_else(page: Page, 
     page.wait_for_selector("#sessions li a:has-text('Curies')")
 
 
+def test_a_session_is_found_by_what_was_said_and_a_shared_follow_up_says_whom_it_means(page: Page, server: Server):
+    page.goto(server.url)
+    for n in range(5):
+        ask(page, f"SELECT ?n {{ VALUES ?n {{ {n} }} }}")
+        page.wait_for_selector(f".typed .rows td >> text=/^{n}$/")
+    page.goto(server.url)
+    ask(page, MARIE)
+    wait_for_the_end(page)
+    ask(page, "When was she born?")
+    wait_for_the_end(page, 1)
+    for words, found in (("she born", 1), ("radium", 1), ("VALUES", 5), ("tungsten", 0)):
+        page.fill("#sessions .find", words)
+        until(lambda n=found: page.locator("#sessions li").count() == n)
+    page.locator("text=Share").last.click()
+    page.locator("text=Make the link").last.click()
+    page.goto(page.get_attribute(".shared-link", "href") or "")
+    page.wait_for_selector(".read >> text=date of birth of Marie Curie")  # who “she” is
+
+
 def test_what_was_deleted_is_fetched_back_or_goes_when_the_page_is_left(page: Page, server: Server, fresh_home: Path):
     with Server(web_settings(fresh_home)) as own:
         page.goto(own.url)

@@ -9,6 +9,7 @@ import pytest
 from kbnav.apps.web import limiter
 from kbnav.apps.web.limiter import CircuitBreaker, FairQueue, Limiter, Ticket
 from kbnav.errors import DamagedKB, LimitReached, NotAnswering, ServiceError, Stopped
+from tests.clock import Clock
 
 
 def test_one_user_has_no_more_than_a_share_and_one_knowledge_base_neither():
@@ -95,13 +96,6 @@ def test_what_runs_and_what_waits_can_be_stopped_and_what_is_raised_is_raised():
     asyncio.run(all_of_it())
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def fails(one: CircuitBreaker, error: Exception) -> None:
     with pytest.raises(type(error)), one.watching():
         raise error
@@ -154,13 +148,13 @@ def settled(true) -> None:
 
 
 def test_the_places_of_a_long_queue_are_those_of_a_moment_ago():
-    now = [0.0]
-    queue = FairQueue(1, of_owner=1, of_kb=1, clock=lambda: now[0])
+    clock = Clock()
+    queue = FairQueue(1, of_owner=1, of_kb=1, clock=clock)
     tickets = [queue.join(f"user {number}") for number in range(100)]
     assert queue.begin() is tickets[0]
     assert [queue.before(ticket) for ticket in tickets] == [0, *range(99)]
     queue.leave(tickets[0])
     assert queue.begin() is tickets[1]
     last = queue.join("another")
-    now[0] += 2
+    clock.now += 2
     assert [queue.before(one) for one in (tickets[0], tickets[1], tickets[2], tickets[99], last)] == [0, 0, 0, 97, 98]

@@ -251,7 +251,9 @@ def test_on_a_phone_the_header_is_two_lines_and_the_rest_opens(page: Page, serve
     wait_for_the_end(page)
     open_steps(page)
     page.click(".foot .menu:last-of-type > summary")
-    assert page.locator(".foot .choices:visible").bounding_box()["x"] >= 0
+    box = page.locator(".foot .choices:visible").bounding_box()
+    assert box["x"] >= 0
+    assert box["y"] + box["height"] <= page.locator("#ask").bounding_box()["y"]
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 

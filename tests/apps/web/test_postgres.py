@@ -1,5 +1,6 @@
 """Servers that share their sessions in a real PostgreSQL."""
 
+import subprocess
 import time
 import uuid
 from collections import Counter
@@ -19,6 +20,7 @@ from kbnav.runs.database import Execute, Rows, open_postgres
 from kbnav.sessions.checkpoints import shared_sessions
 from kbnav.sessions.session import serializer
 from tests.apps.web.parts import MARIE, Explorer, Visit, served_process, until
+from tests.apps.web.test_sessions import reachable
 from tests.services import postgresql, stopped_postgresql
 
 YEAR = 365 * 24 * 3600.0
@@ -169,15 +171,17 @@ def test_while_the_database_is_away_requests_are_told_so_and_a_question_under_wa
 
 
 @pytest.mark.slow
-def test_several_workers_serve_one_address(fresh_home, database):
+@pytest.mark.parametrize("end", [subprocess.Popen.terminate, subprocess.Popen.kill])
+def test_several_workers_serve_one_address_and_end_with_the_process_that_started_them(fresh_home, database, end):
     several = {"KBNAV_DATABASE": database, "KBNAV_WEB__WORKERS": "2"}
     with served_process(fresh_home, environment=several) as (url, process):
         visit = Visit(url)
         session = visit.session(kb="mini")
         run = visit.answered(session, "Who discovered polonium?")
         assert run["answer"]["text"] == "Marie Curie, Pierre Curie"
-        process.terminate()
+        end(process)
         process.wait(60)
+        until(lambda: not reachable(url))
 
 
 def test_a_session_goes_on_from_what_was_written_last_whatever_the_servers_clocks_say(database):

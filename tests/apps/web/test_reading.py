@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 TOO_MUCH = "Who is the husband of Marie Curie's favourite former colleague?"
+PART = "This copy is only a part of Wikidata: the whole may give another answer."
 
 
 def test_words_that_are_left_over_are_named_and_the_question_is_declined(page: Page, server: Server):
@@ -128,7 +129,8 @@ def test_what_is_said_of_a_query_in_its_own_terms_or_in_english_alone_is_closed(
     ("question", "box"),
     [
         ("Which elements were discovered by happy Marie Curie?", ["Not used of your question: “happy”"]),
-        ("Which city has the largest population?", ["Only 3 of 12 have a value here that can be compared."]),
+        ("Which city has the largest population?", ["Only 3 of 12 have a value here that can be compared.", PART]),
+        ("How many elements are there?", [PART]),
         ("In which year was Marie Curie born?", []),
         ("Who discovered the element radium?", []),
         ("Which prizes did Marie Curie win?", []),
@@ -141,4 +143,4 @@ def test_what_speaks_against_an_answer_stands_above_it_and_nothing_above_a_right
     ask(page, question)
     wait_for_the_end(page)
     assert page.locator(".doubt p").all_inner_texts() == box
-    assert page.locator(".doubt + .text").count() == len(box)
+    assert page.locator(".doubt + .text").count() == bool(box)

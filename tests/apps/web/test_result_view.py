@@ -85,6 +85,7 @@ def test_rows_are_found_and_pictures_are_links(answered: Page):
     run(answered, "?n ?of", *(f"{number} {picture}" for number in range(100, 130)))
     assert answered.inner_text(".sparql td.image >> nth=0").strip() == "Marie Curie.jpg"
     assert answered.locator("main img").count() == 0
+    assert "↕" in answered.locator(".sparql .sort").first.evaluate("one => getComputedStyle(one, '::after').content")
     answered.fill(".sparql .find", "12")
     answered.wait_for_selector("text=11 of 30 rows")
     assert answered.locator(".sparql .rows tbody tr").count() == 11

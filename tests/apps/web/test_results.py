@@ -64,8 +64,10 @@ def test_numbers_sort_by_value_dates_by_time_entities_by_label_and_unbound_cells
     assert [row[0] and row[0].value for row in ordered(numbers, "n", True)] == ["10", "9.5", "9", None]
     dates = AnswerTable(("d",), ((date("1898-01-01T00:00:00Z"),), (date("-0049-01-10T00:00:00Z"),)))
     assert ordered(dates, "d", False)[0][0].value.startswith("-0049")
-    named = AnswerTable(("e",), ((item(1),), (item(2),)), labels={"Q1": "Zinc", "Q2": "argon"})
-    assert [row[0].entity_id for row in ordered(named, "e", False)] == ["Q2", "Q1"]
+    named = AnswerTable(
+        ("e",), ((item(1),), (item(2),), (item(3),)), labels={"Q1": "Zinc", "Q2": "Élysée", "Q3": "fer"}
+    )
+    assert [row[0].entity_id for row in ordered(named, "e", False)] == ["Q2", "Q3", "Q1"]
 
 
 def test_a_cell_links_to_its_entity_or_web_page_and_to_nothing_else():

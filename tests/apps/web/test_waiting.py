@@ -10,10 +10,9 @@ from tests.apps.web.test_page import MARIE, ask, held_server, wait_for_the_end
 from tests.models.stub import Canned, ModelStub, streamed
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    pass
 
 __all__ = ["held_server"]
-OTHER = "Who discovered polonium?"
 SENTENCE = "Marie Curie discovered polonium and radium, both of them in 1898."
 
 
@@ -36,14 +35,6 @@ class Writer(ModelStub):
         if "polonium and" in so_far and not self.go_on.is_set():
             self.half.set()
             self.go_on.wait(60)
-
-
-def below(page: Page) -> tuple[float, float, float]:
-    """The top of the newest question, its bottom, and the top of the bar, in the window."""
-    box, bar = page.locator(".question").last.bounding_box(), page.locator("#ask").bounding_box()
-    assert box
-    assert bar
-    return box["y"], box["y"] + box["height"], bar["y"]
 
 
 def test_it_says_what_is_awaited_and_for_how_many_seconds(page, held_server):

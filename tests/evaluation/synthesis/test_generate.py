@@ -20,7 +20,6 @@ from kbnav.evaluation.synthesis.text import (
     Thesaurus,
     is_content,
     is_literal,
-    phrases,
     reword,
 )
 from kbnav.evaluation.synthesis.wording import SHIPPED, Wording, load_wording
@@ -203,10 +202,6 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert out.read_bytes() == first
     code, _, error = cli("eval", "synthesize", "--kb", kb, "--wording", "nothing", "--out", str(out))
     assert (code, "no wording 'nothing'" in error) == (2, True)
-
-
-def texts(text: str, empty: tuple[str, ...] = ()) -> set[str]:
-    return {phrase.text for phrase in phrases(text, empty)}
 
 
 def test_clauses_nest_and_agree():

@@ -42,6 +42,7 @@ from kbnav.models.cancellation import Cancellation
 from kbnav.settings.model import Limits, Settings, load_settings
 from kbnav.tools.context import Shown
 from kbnav.tools.show import table_text
+from tests.clock import Clock
 from tests.dripping import dripping
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, Served, client, in_turn, serving
 from tests.services import free_port
@@ -194,15 +195,15 @@ def test_short_queries_are_got_and_long_ones_posted_unchanged():
 
 
 def test_good_answers_come_from_the_cache_until_they_are_old(tmp_path):
-    now = [1000.0]
-    cache = HttpCache(tmp_path / "cache.sqlite", age=60, clock=lambda: now[0])
+    clock = Clock()
+    cache = HttpCache(tmp_path / "cache.sqlite", age=60, clock=clock)
     with serving(lambda asked: EMPTY_ROWS if asked.path == "/sparql" else Q42) as served:
         for _ in range(2):  # the second client finds what the first one left
             with client(served.url, cache=cache) as opened:
                 assert opened.kb.execute_query(QUERY).columns == ("s",)
                 assert opened.kb.labels(["Q42"]) == {"Q42": "Douglas Adams"}
         assert len(served.asked) == 2
-        now[0] += 61
+        clock.now += 61
         with client(served.url, cache=cache) as opened:
             opened.kb.execute_query(QUERY)
         assert len(served.asked) == 3
@@ -227,17 +228,17 @@ def test_lag_that_outlasts_the_retries_stops_no_read(shared_data):
     def lagged(asked):
         return Answer(body, headers={"Retry-After": "5"}) if "maxlag" in asked.params else Q42
 
-    now = [0.0]
+    clock = Clock()
     with serving(lagged) as served, client(served.url, retries=3) as opened:
-        api = ActionApi(served.url + "/w/api.php", opened.http, clock=lambda: now[0])
+        api = ActionApi(served.url + "/w/api.php", opened.http, clock=clock)
         assert api.brief(["Q42"], "en")["Q42"].label == "Douglas Adams"
         assert opened.slept == [5, 5, 5]
         assert [asked.params.get("maxlag") for asked in served.asked] == ["5", "5", "5", "5", None]
         # The reads that follow do not wait for it again, until it may have passed.
-        now[0] = 599
+        clock.now = 599
         api.brief(["Q42"], "en")
         assert [asked.params.get("maxlag") for asked in served.asked[5:]] == [None]
-        now[0] = 601
+        clock.now = 601
         api.brief(["Q42"], "en")
         assert [asked.params.get("maxlag") for asked in served.asked[6:]] == ["5", "5", "5", "5", None]
 
@@ -270,14 +271,12 @@ def test_a_password_that_a_wiki_echoes_is_left_out():
 
 
 def test_after_thirty_errors_the_query_service_is_asked_no_more_within_the_minute(tmp_path):
-    now = [0.0]
-    throttle = Throttle(
-        tmp_path / "limits.sqlite", clock=lambda: now[0], sleep=lambda s: now.__setitem__(0, now[0] + s)
-    )
+    clock = Clock()
+    throttle = Throttle(tmp_path / "limits.sqlite", clock=clock, sleep=clock.sleep)
     moments = []
 
     def failing(_):
-        moments.append(now[0])
+        moments.append(clock.now)
         return Answer("no", 400, "text/plain")
 
     with serving(failing) as served, client(served.url, throttle=throttle) as opened:

@@ -11,25 +11,13 @@ from kbnav.agents.common.agent import build_agent
 from kbnav.errors import CredentialsError, UsageError
 from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.http_store import HttpCache, Rules, Throttle
-from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.replies import Request
 from kbnav.knowledge.wikidata.api import read_api
 from kbnav.knowledge.wikidata.kb import endpoints_of
-from kbnav.runs.trajectory import to_json
 from kbnav.sessions.session import attempt
 from kbnav.settings.model import Budget, Limits, Settings
+from tests.clock import Clock
 from tests.knowledge.wikidata.serving import Answer, serving
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
 
 
 def throttle(path: Path, clock: Clock) -> Throttle:
@@ -37,7 +25,7 @@ def throttle(path: Path, clock: Clock) -> Throttle:
 
 
 def test_sixty_seconds_of_queries_fit_into_a_minute_and_no_more(tmp_path):
-    clock = Clock()
+    clock = Clock(1000.0)
     limits = throttle(tmp_path, clock)
     rules = Rules(seconds=60)
     started = []
@@ -54,7 +42,7 @@ def test_sixty_seconds_of_queries_fit_into_a_minute_and_no_more(tmp_path):
 
 
 def test_requests_and_errors_are_counted_apart_and_by_service(tmp_path):
-    clock = Clock()
+    clock = Clock(1000.0)
     limits = throttle(tmp_path, clock)
     for _ in range(3):
         with limits.slot("a", Rules(requests=3)):
@@ -87,7 +75,7 @@ def test_processes_count_into_one_file(tmp_path):
 
 
 def test_a_request_whose_process_died_is_forgotten(tmp_path):
-    clock = Clock()
+    clock = Clock(1000.0)
     limits = throttle(tmp_path, clock)
     dead = limits.slot("a", Rules(), longest=70)
     dead.__enter__()
@@ -106,17 +94,14 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path, make):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="KBNAV_HOME"):
         make(tmp_path / "file" / "state.sqlite")
-    (tmp_path / "rubbish").write_bytes(b"not a database" * 100)
-    with pytest.raises(UsageError, match="rubbish"):
-        make(tmp_path / "rubbish")
 
 
 def test_the_cache_keeps_its_size_by_dropping_the_oldest(tmp_path):
-    now = [0.0]
-    cache = HttpCache(tmp_path / "cache.sqlite", age=1e9, max_bytes=20_000, clock=lambda: now[0])
+    clock = Clock()
+    cache = HttpCache(tmp_path / "cache.sqlite", age=1e9, max_bytes=20_000, clock=clock)
     body = bytes(range(256)) * 4  # compresses to a few hundred bytes
     for number in range(256):
-        now[0] += 1
+        clock.now += 1
         cache.put(str(number), "text/plain", number.to_bytes(2, "big") + body)
     database = sqlite3.connect(tmp_path / "cache.sqlite")
     size, count = database.execute("SELECT sum(size), count(*) FROM answer").fetchone()
@@ -141,9 +126,8 @@ class Counted(HttpClient):
 
 
 def counted(tmp_path, clock, **limits) -> Counted:
-    throttle = Throttle(tmp_path / "limits.sqlite", clock=clock, sleep=clock.sleep)
     settings = Settings(contact="a@example.org", limits=Limits(**limits), home=tmp_path)
-    client = Counted(settings, cache=None, throttle=throttle)
+    client = Counted(settings, cache=None, throttle=throttle(tmp_path, clock))
     client.sent, client._clock = [], clock
     return client
 
@@ -154,7 +138,7 @@ def ask(client: HttpClient, url: str, times: int = 1) -> None:
 
 
 def test_requests_to_all_wikis_of_wikimedia_count_together(tmp_path):
-    clock = Clock()
+    clock = Clock(1000.0)
     client = counted(tmp_path, clock, api_requests_per_minute=5)
     ask(client, WIKI, 3)
     ask(client, "https://en.wikipedia.org/w/api.php", 2)
@@ -184,13 +168,6 @@ def test_a_token_that_is_refused_stops_the_run_and_says_which_setting(tmp_path):
         client = HttpClient(settings, cache=None, throttle=None, api_token="old")
         with pytest.raises(CredentialsError, match="access_token"):
             ask(client, f"{served.url}/w/api.php")
-
-
-def test_the_token_of_the_settings_is_used_and_no_run_holds_it(mini_home, tmp_path):
-    settings = Settings(kb="mini", home=mini_home, access_token="very-nevertobeleft")
-    with open_kb(settings) as kb:
-        run = attempt(build_agent(kb, settings), "Who discovered polonium?").run
-    assert "very-nevertobeleft" not in to_json(run)
 
 
 def test_beyond_its_budget_of_requests_a_question_looks_nothing_up(mini_kb, mini_home):

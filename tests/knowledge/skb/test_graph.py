@@ -64,21 +64,6 @@ def test_a_hop_from_many_nodes_is_the_union_of_the_hops_from_each(edges, nodes, 
     assert set(capped.tolist()) <= expected
 
 
-def test_a_node_with_200000_neighbours(tmp_path):
-    spokes = np.arange(1, 200_001)
-    write_graph(tmp_path, 200_001, 2, (np.zeros(200_000, np.int64), spokes % 2, spokes))
-    graph = Graph(tmp_path, 2)
-    assert graph.degree(0) == 200_000
-    assert graph.neighbors(0, 1, "out").tolist() == list(range(1, 200_001, 2))
-    assert len(graph.expand(np.array([0], np.int32), Hop(), limit=100)) == 100
-
-
-def test_more_relations_than_one_byte_holds(tmp_path):
-    graph = graph_of([(0, 254, 1), (0, 255, 1), (1, 300, 0)], 2, 301, tmp_path)
-    assert graph.row(0, "out", 255).relations.tolist() == [255]
-    assert graph.row(0, "in", 300).nodes.tolist() == [1]
-
-
 def test_type_tuples_of_hetionet_are_those_counted_in_the_file(hetionet, hetionet_edges):
     counted = Counter((source.split("::")[0], name, target.split("::")[0]) for source, name, target in hetionet_edges)
     assert {(item.source, item.relation, item.target): item.count for item in hetionet.meta.tuples} == dict(counted)

@@ -290,16 +290,18 @@ def test_a_column_that_nearly_is_of_numbers_says_why_it_stays_text(tmp_path, cel
     assert all_of(source)[2].examples.get("columns that stay text (columns)", []) == [f"n.csv: it: {told}"] * bool(why)
 
 
-def test_cells_that_say_nothing_are_left_out_and_columns_of_links_that_are_not_kept_are_told(tmp_path):
-    (tmp_path / "n.csv").write_text("id;price\n1;7,50\n2;on request\n3;8,00\n")
+def test_cells_that_say_nothing_are_left_out_columns_get_names_and_those_of_links_that_are_not_kept_are_told(tmp_path):
+    (tmp_path / "n.csv").write_text("id;Preis;Höhe\n1;7,50;3 cm\n2;on request;\n3;8,00;5 cm\n")
     (tmp_path / "l.csv").write_text("source;relation;target;qty\n1;with;2;4\n")
+    renamed = 'rename = { "Preis" = "price", "Höhe" = "height" }'
     (tmp_path / "n.toml").write_text(
-        '[[table]]\nfile = "n.csv"\ntype = "x"\nempty = ["on request"]\n[[links]]\nfile = "l.csv"\n'
+        f'[[table]]\nfile = "n.csv"\ntype = "x"\nempty = ["on request"]\n{renamed}\n[[links]]\nfile = "l.csv"\n'
     )
     source = mapped_from_file(tmp_path / "n.toml")
     nodes, _, losses = all_of(source)
     assert [node.fields["price"] for node in nodes] == [7.5, None, 8.0]
     (_, columns), (_, links) = source.described()
+    assert [node.fields["height (cm)"] for node in nodes] == [3, "", 5]
     assert columns["price"] == ("number, decimal comma", [7.5, 8.0])
     assert links["qty"] == ("text, not kept: links have no fields", ["4"])
     assert "not kept" not in links["relation"][0]
@@ -308,8 +310,10 @@ def test_cells_that_say_nothing_are_left_out_and_columns_of_links_that_are_not_k
 
 def test_a_dry_run_shows_columns_where_a_build_would_stop_and_says_why(tmp_path, monkeypatch, capsys):
     kbnav, (data, toml) = Cli(monkeypatch, capsys), (tmp_path / "n.csv", tmp_path / "n.toml")
-    data.write_text("Art.-Nr.,Price\n1,7.50\n")
+    rows = "Art.-Nr.,Price\n1,7.50\n"
+    data.write_text(f"{rows}2\n")
     code, out, error = kbnav("skb", "build", "--nodes", str(data), "--dry-run")
+    data.write_text(rows)
     assert (code, "  Price: number: 7.5" in out) == (2, True)
     assert "no column 'id'" in error
     assert "--tables" in error

@@ -37,14 +37,15 @@ def edges_of(path: Path) -> set[tuple[str, str]]:
 
 def test_an_update_without_files_reads_those_of_the_build_again(tmp_path, monkeypatch, capsys):
     kbnav = Cli(monkeypatch, capsys)
-    rows, out = shop(tmp_path, "id;name;supplier\n1;Pump;Acme\n2;Valve;Bolt\n3;Tap;Bolt\n"), tmp_path / "shop.skb"
-    bare = ("--no-text", "--no-sparql", "--encoder", "none")
+    rows, out = shop(tmp_path, "id;name;supplier\n1;Pump;Acme\n2;Valve;Bolt\n3;Tap;Bolt\n5\n"), tmp_path / "shop.skb"
+    bare = ("--no-text", "--no-sparql", "--encoder", "none", "--bad", "skip")
     ran(kbnav, "skb", "build", "--tables", tmp_path / "shop.toml", "--out", out, *bare)
     assert ran(kbnav, "skb", "update", out, "--dry-run") == "nothing changes\n"
     (tmp_path / "more.csv").write_text("id,name,type\n9,Hose,product\n")
     ran(kbnav, "skb", "update", out, "--nodes", tmp_path / "more.csv")
     rows.write_text("id;name;supplier\n1;Pump 2;Acme\n2;Valve;Acme\n4;Nut;Bolt\n")
     changes = json.loads(ran(kbnav, "skb", "update", out, "--dry-run", "--json"))
+    assert '"5"' in (tmp_path / "shop.skb.bad.jsonl").read_text()  # a dry run writes nothing
     assert {what: one["examples"] for what, one in changes.items()} == {
         "nodes that change": ["1"],
         "nodes that go": ["3"],
@@ -57,6 +58,15 @@ def test_an_update_without_files_reads_those_of_the_build_again(tmp_path, monkey
     with SKB.open(out) as skb:
         assert "9" in skb.nodes.ids  # the record of the earlier update is not lost
     assert ran(kbnav, "skb", "update", out, "--dry-run") == "nothing changes\n"
+    rows.write_text("id;title;supplier\n1;Pump 2;Acme\n2;Valve;Acme\n4;Nut;Bolt\n4;Nail;Bolt\n")
+    changes = json.loads(ran(kbnav, "skb", "update", out, "--dry-run", "--json"))
+    assert (changes["fields that come"]["examples"], changes["nodes that change"]["count"]) == (["product: title"], 3)
+    assert changes["node id given twice"]["examples"] == ["4"]  # of a file of the build, below an update
+    ran(kbnav, "skb", "update", out)
+    with SKB.open(out) as skb:
+        assert {reason: one.count for reason, one in skb.meta.dropped.items()} == {
+            "node id given twice": 1, "node without a name (kept, its id is shown)": 3,
+        }  # fmt: skip
 
 
 def test_an_update_takes_new_files_in_as_the_build_took_those_before(

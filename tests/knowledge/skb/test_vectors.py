@@ -1,6 +1,3 @@
-import multiprocessing
-import os
-import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -27,19 +24,6 @@ class Letters:
     def encode(self, texts: Sequence[str]) -> Vectors:
         self.seen += texts
         return normalised(np.array([[text.count(letter) for letter in "abcde"] for text in texts], dtype=np.float32))
-
-
-class Killed(Letters):
-    """Ends its process, as the system does when memory is short, once it was asked for so many texts."""
-
-    def __init__(self, after: int) -> None:
-        super().__init__()
-        self.after = after
-
-    def encode(self, texts: Sequence[str]) -> Vectors:
-        if len(self.seen) + len(texts) > self.after:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().encode(texts)
 
 
 def nodes(names: Sequence[str]) -> Callable[[], list[NodeText]]:
@@ -90,26 +74,6 @@ def test_search_goes_on_over_more_rows_than_are_held_at_a_time():
     assert [n for n, _ in index.nearest(query, limit=20)] == expected[:20].tolist()
     odd = [n for n, _ in index.nearest(query, limit=20, among=range(1, 200_000, 2))]
     assert odd == expected[expected % 2 == 1][:20].tolist()
-
-
-def _build_until_killed(folder: Path, names: Sequence[str], after: int) -> None:
-    vectors.build(nodes(names), folder, type_start=[0, len(names)], encoder=Killed(after))
-
-
-def test_a_killed_build_goes_on_where_it_was(tmp_path):
-    names = [f"{'abcde'[n % 5] * (n % 9)}x{n}" for n in range(3000)]
-    process = multiprocessing.get_context("spawn").Process(target=_build_until_killed, args=(tmp_path, names, 1700))
-    process.start()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
-    with pytest.raises(DataError, match="not finished"):
-        vectors.open(tmp_path)
-    encoder = Letters()
-
-    index = built(tmp_path, names, encoder)
-
-    assert len(encoder.seen) == 3000 - 3 * 512  # three windows were written before the kill
-    assert (index.vectors == Letters().encode(names)).all()
 
 
 def test_a_half_done_folder_of_other_texts_gives_no_wrong_vectors(tmp_path):

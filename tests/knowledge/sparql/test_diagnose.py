@@ -1,19 +1,18 @@
 from collections.abc import Callable
 
-import pyoxigraph as ox
 import pytest
 
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import QueryTimeout
 from kbnav.knowledge.sparql.diagnose import diagnosis, is_empty_result
-from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
+from tests.knowledge.parts import asking
 
-FACTS = """INSERT DATA {
+FACTS = """
   wd:Q7186 wdt:P106 wd:Q169470 ; wdt:P27 wd:Q36 ; wdt:P569 1867 .
   wd:Q937 wdt:P106 wd:Q169470 ; wdt:P27 wd:Q30 ; p:P27 wds:a , wds:b . wds:a ps:P27 wd:Q30 . wds:b ps:P27 wd:Q39 .
   wd:Q937 p:P39 wds:c . wds:c ps:P39 wd:Q1 ; pq:P580 1914 . wd:Q7186 p:P40 wds:d . wds:d pq:P580 1897 .
   wd:Q7186 wdt:P40 wd:Q7504 .
-}"""
+"""
 
 
 def diagnose_empty(*given, **named):
@@ -27,15 +26,9 @@ def asked() -> list[str]:
 
 
 @pytest.fixture
-def run() -> Callable[[str], object]:
-    store = ox.Store()
-    store.update("".join(f"PREFIX {name}: <{iri}> " for name, iri in STANDARD_PREFIXES.items()) + FACTS)
-    return lambda query: store.query(query, prefixes=dict(STANDARD_PREFIXES))
-
-
-@pytest.fixture
-def ask(asked: list[str], run: Callable[[str], object]) -> Callable[[str], bool]:
-    return lambda query: asked.append(query) or bool(run(query))  # type: ignore[func-returns-value]
+def ask(asked: list[str]) -> Callable[[str], bool]:
+    run = asking(FACTS)
+    return lambda query: asked.append(query) or bool(run(query).boolean)  # type: ignore[func-returns-value]
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 
-import pyoxigraph as ox
 import pytest
 
-from kbnav.answers.tables import AnswerTable, Term
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QueryTimeout
 from kbnav.knowledge.sparql.remarks import Measure, begin_with, loose_optional, measures, remarks
-from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, WIKIDATA_VOCABULARY
+from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY
+from tests.knowledge.parts import asking
 
 PEAKS = {1: (8848, "Q11573", True), 2: (8611, "Q11573", True), 3: (8516, "Q11573", False), 4: (29029, "Q3710", True)}
 """Height, unit, and whether it is said to be a mountain."""
@@ -38,31 +38,12 @@ def facts() -> str:
     lines.append("wd:Q64 p:P1082 wds:p1 . wds:p1 ps:P1082 300.0 ; pq:P585 1990 .")
     lines += [f"wd:Q9{number} wdt:P1128 {sold} ." for number, sold in enumerate(SALES.values())]
     lines.append("wd:Q71 a wd:Staff . wd:Q72 a wd:Staff . wd:Q73 a wd:Boss . wd:Boss rdfs:subClassOf wd:Staff .")
-    return "INSERT DATA { " + "\n".join(lines) + " }"
+    return "\n".join(lines)
 
 
 @pytest.fixture(scope="module")
 def run() -> Callable[[str], AnswerTable]:
-    prefixes = dict(STANDARD_PREFIXES)
-    store = ox.Store()
-    store.update("".join(f"PREFIX {name}: <{iri}> " for name, iri in prefixes.items()) + facts())
-
-    def term(value: object) -> Term | None:
-        if value is None:
-            return None
-        if isinstance(value, ox.NamedNode):
-            return Term("uri", value.value)
-        assert isinstance(value, ox.Literal)
-        return Term("literal", value.value, value.datatype.value)
-
-    def asked(query: str) -> AnswerTable:
-        found = store.query(query, prefixes=prefixes)
-        if isinstance(found, ox.QueryBoolean):
-            return AnswerTable((), (), boolean=bool(found))
-        names = tuple(variable.value for variable in found.variables)
-        return AnswerTable(names, tuple(tuple(term(row[name]) for name in names) for row in found))
-
-    return asked
+    return asking(facts())
 
 
 def said(run: Callable[[str], AnswerTable], query: str, *, partial: bool = False) -> str:

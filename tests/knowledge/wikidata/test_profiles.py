@@ -1,18 +1,14 @@
 """Profiles say how properties and classes are used, with counts that other queries confirm."""
 
-import json
 from types import SimpleNamespace
 
-import pyoxigraph as ox
-
-from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import Entity, Profiled
-from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
 from kbnav.knowledge.wikidata.kb import WikidataKB
 from kbnav.settings.model import Endpoints
 from kbnav.tools.context import Context, Shown, prune_by_ranking
 from kbnav.tools.show import class_text, property_text
 from kbnav.tools.wikidata import get_property_examples
+from tests.knowledge.parts import asking
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, client, serving
 
 
@@ -43,16 +39,8 @@ HEIGHTS = "".join(
 
 
 def test_units_are_counted():
-    store = ox.Store()
-    prefixes = dict(STANDARD_PREFIXES)
-    store.update("".join(f"PREFIX {name}: <{iri}> " for name, iri in prefixes.items()) + f"INSERT DATA {{ {HEIGHTS} }}")
-
-    def select(query: str) -> AnswerTable:
-        found = store.query(query, prefixes=prefixes).serialize(format=ox.QueryResultsFormat.JSON)
-        return AnswerTable.from_sparql_json(json.loads(found))
-
     api = SimpleNamespace(brief=lambda ids, code: {one: Entity(one, f"name of {one}") for one in ids})
-    profile = WikidataKB(Endpoints(), api, SimpleNamespace(select=select)).property_profile("P2048")  # type: ignore[arg-type]
+    profile = WikidataKB(Endpoints(), api, SimpleNamespace(select=asking(HEIGHTS))).property_profile("P2048")  # type: ignore[arg-type]
     assert [(unit.entity.id, unit.count) for unit in profile.units] == [("Q11573", 9), ("Q174728", 3)]
     assert "Units are name of Q11573 (Q11573) 75 %, name of Q174728 (Q174728) 25 %." in property_text(
         profile, "P2048", Shown()

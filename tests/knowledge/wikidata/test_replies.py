@@ -31,6 +31,7 @@ from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, STANDARD_PREFIXES
 from kbnav.knowledge.wikidata.api import read_api
 from kbnav.knowledge.wikidata.services import QueryService
 from kbnav.settings.model import Endpoints, Settings
+from tests.clock import Clock
 from tests.knowledge.wikidata.serving import JSON, ROWS, Answer, Asked, client, serving
 
 JSON_ROWS = b"""{ "head" : { "vars" : [ "item", "n" ] }, "results" : { "bindings" : [ {
@@ -297,17 +298,13 @@ def test_what_is_not_an_answer_is_refused(answer, error):
 
 
 def test_it_is_asked_at_most_as_often_as_it_allows(tmp_path):
-    now = [0.0]
-
-    def sleep(seconds: float) -> None:
-        now[0] += seconds
-
-    throttle = Throttle(tmp_path / "limits.sqlite", clock=lambda: now[0], sleep=sleep)
+    clock = Clock()
+    throttle = Throttle(tmp_path / "limits.sqlite", clock=clock, sleep=clock.sleep)
     with serving(service) as served:
         vector = served.url + "/vector"
         with client(served.url, vector=vector, throttle=throttle) as opened:
             for number in range(30):
                 opened.kb.vector_query(f"text {number}")
-            assert now[0] == 0
+            assert clock.now == 0
             opened.kb.vector_query("one more")
-            assert now[0] >= 60
+            assert clock.now >= 60

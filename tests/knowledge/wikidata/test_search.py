@@ -1,14 +1,11 @@
 """The ladder for empty searches, over a server that matches the beginnings of labels as Wikidata does."""
 
-import json
-
-import pyoxigraph as ox
 import pytest
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import Entity
-from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
 from kbnav.knowledge.wikidata.search import told_apart
+from tests.knowledge.parts import asking
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, client, serving
 
 LABELS = {
@@ -229,14 +226,7 @@ def test_a_namesake_is_told_by_what_uses_it_and_what_it_is_different_from():
     wd:Q5 wdt:P138 wd:Q2 ; rdfs:label "street"@en . wd:P138 a wikibase:Property ; wikibase:directClaim wdt:P138 ;
     rdfs:label "named after"@en .
     """
-    prefixes, store = dict(STANDARD_PREFIXES), ox.Store()
-    store.update("".join(f"PREFIX {name}: <{iri}> " for name, iri in prefixes.items()) + f"INSERT DATA {{ {facts} }}")
-
-    def select(query: str) -> AnswerTable:
-        rows = store.query(query, prefixes=prefixes).serialize(format=ox.QueryResultsFormat.JSON)
-        return AnswerTable.from_sparql_json(json.loads(rows))
-
-    found = told_apart([Entity(one, "Annapurna") for one in ("Q3", "Q2", "Q1")], select, ["en"])
+    found = told_apart([Entity(one, "Annapurna") for one in ("Q3", "Q2", "Q1")], asking(facts), ["en"])
     assert [(one.id, one.description) for one in found] == [
         ("Q2", "named after of street"),
         ("Q1", "goddess; different from massif (Q4)"),

@@ -271,9 +271,7 @@ def _templates(seen: str) -> Iterator[tuple[str, list[tuple[str, str]], tuple[in
         yield _plain(found[1]).removeprefix("template:").strip(), values, found.span()
 
 
-def questions(
-    title: str, page: str, *, bot: str, own: bool, names: Names = Names(), others: Sequence[str] = ()
-) -> Iterator[Question]:
+def questions(title: str, page: str, *, bot: str, own: bool, names: Names = Names()) -> Iterator[Question]:
     """What is asked of the bot on a page and has no reply of the bot yet, in the page's order.
 
     Args:
@@ -283,30 +281,29 @@ def questions(
         own: whether every new section is a question (the bot's talk page, a configured page); elsewhere only what
             mentions the bot is one.
         names: of the wiki.
-        others: users that are never answered, such as other bots.
 
     On its own pages the first comment of a section is a question, and later ones that mention the bot or follow one of
     its replies with a question mark; a question is the comment's text, or the text behind each mention, or, where there
     is none, the text before it. In a lead only what mentions the bot is one; what stands in a closed thread is none.
     """
-    silent = {normal_user(bot), *(normal_user(name) for name in others)}
+    me = normal_user(bot)
     for section in sections(page, names):
         closed = _closed(_blanked(page[section.start : section.end]))
         answered = [comment.marker for comment in section.comments if comment.marker]
         for place, comment in enumerate(section.comments):
-            if comment.author in silent or comment.marker:
+            if comment.author == me or comment.marker:
                 continue
             if any(start < comment.end - section.start <= end for start, end in closed):
                 continue
             before = section.comments[place - 1] if place else None
-            follows = before is not None and before.author == normal_user(bot)
-            mentions = comment.mentions.get(normal_user(bot))
+            follows = before is not None and before.author == me
+            mentions = comment.mentions.get(me)
             if not mentions and not (own and section.heading and (place == 0 or (follows and _asks(comment.text)))):
                 continue
             if question_ids(replace(comment, text=comment.written))[0] in answered:
                 continue  # under the id that it had before headings were left out
             earlier = tuple(c.marker for c in section.comments[:place] if c.marker)
-            asked = _asked_of(comment.text, normal_user(bot), mentions) if mentions else [comment.text]
+            asked = _asked_of(comment.text, me, mentions) if mentions else [comment.text]
             for number, words in zip(question_ids(comment), asked, strict=False):
                 text = plain_question(words) or comment.text or (section.heading if not mentions else "")
                 if text.strip() and number not in answered:

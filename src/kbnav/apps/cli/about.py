@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from textwrap import indent
 from typing import Annotated, Any
 
 import typer
@@ -131,7 +132,7 @@ def check(kb: Kb = None, as_json: Json = False) -> None:
             cost = f"{finding.seconds:.1f} s" + (f", {_requests(finding.requests)}" if finding.requests else "")
             print(f"{_MARKS[finding.verdict]} {finding.what:<12} {printable(finding.says)} ({cost})")
             if finding.remedy and finding.verdict != "works":
-                print(f"  → {printable(finding.remedy)}")
+                print(indent(f"→ {printable(finding.remedy)}", "  "))
         lacking = broken(findings, opened)
     if as_json:
         print_json({"kb": settings.kb, "kind": kind, "lacking": lacking, "checks": [asdict(one) for one in findings]})

@@ -33,7 +33,7 @@ from kbnav.errors import StopRun, UsageError
 from kbnav.models.cancellation import Cancellation
 from kbnav.runs.trajectory import Run, load_runs, new_id, saved_runs
 from kbnav.settings.model import OFFLINE, SEPARATOR, Settings
-from kbnav.settings.systems import kind_of
+from kbnav.settings.systems import kb_kind, kind_of
 
 if TYPE_CHECKING:
     from kbnav.knowledge.evidence import Provenance
@@ -71,7 +71,7 @@ def ask(
     history = earlier.turns if earlier else ()
     with open_kb(settings) as base, stopped_by_ctrl_c() as cancellation:
         agent = build_agent(base, settings, of.system or "")
-        print_baseline(console, agent, quiet)
+        print_baseline(console, agent, quiet, follow_ups=follow_up)
         if earlier:
             console.print(f"after: {printable(earlier.question)}", style="dim", highlight=False, markup=False)
         with RunProgress(console, agent.model, steps=not quiet) as progress:
@@ -85,10 +85,15 @@ def ask(
     raise typer.Exit(0 if run.outcome.status in ("answered", "best effort") else 1)
 
 
-def print_baseline(console: Console, agent: Agent, quiet: bool) -> None:
-    """Print that the answer comes without a language model, where it does and is not to be ``quiet``."""
+def print_baseline(console: Console, agent: Agent, quiet: bool, *, follow_ups: bool = False) -> None:
+    """Print that no language model answers, where none does and that is not to be ``quiet``.
+
+    Also, of ``follow_ups``, that none is read, where the rules do not.
+    """
     if agent.model == OFFLINE and not quiet:
         console.print("offline policy: no language model, a baseline; --model names a better one", style="dim")
+    if agent.model == OFFLINE and follow_ups and kb_kind(agent.kb) == "sparql":
+        console.print("without a model no follow-up is read on an endpoint: ask each question whole", style="dim")
 
 
 def print_outcome(
@@ -107,7 +112,7 @@ def print_outcome(
         console = Console()
         console.rule()
         print_answer(console, run, page)
-        for line in evidence_lines(evidence, answer_table(run.outcome)) if evidence else ():
+        for line in evidence_lines(evidence, answer_table(run.outcome), run.language) if evidence else ():
             console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
         steps = f"every step: kbnav show {run.id}" if saved else "not saved"
         told = f"asked: {printable(str(run.settings.get('kb')))}; {spent_words(run)}; {steps}"
@@ -167,7 +172,7 @@ def chat(
         talk = Chat(agent, session or new_id("chat"), saver)
         if session and not talk.exists:
             raise UsageError(f"there is no session {session!r}")
-        print_baseline(console, agent, quiet)
+        print_baseline(console, agent, quiet, follow_ups=True)
         _print(console, f"session {talk.id} on {settings.kb} with {agent.model}")
         _print(console, "/help lists commands; /quit, an empty line or Ctrl-D ends the session")
 

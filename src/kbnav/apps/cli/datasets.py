@@ -32,7 +32,7 @@ from kbnav.apps.cli.options import (
 from kbnav.apps.cli.serve import at
 from kbnav.apps.cli.terminal import Counter, StageProgress, emit, print_json, read_text, stderr, stop_on_signals
 from kbnav.errors import UsageError
-from kbnav.evaluation.datasets import BENCHMARKS, FORMATS, NAMES, SOURCES, find_dataset
+from kbnav.evaluation.datasets import FORMATS, NAMES, SOURCES, find_dataset
 from kbnav.evaluation.datasets.catalogue import GROUP, ORIGINS, missing_file
 from kbnav.runs.trajectory import to_json
 from kbnav.settings.model import Settings, load_settings
@@ -135,32 +135,31 @@ def list_(as_json: Json = False) -> None:
 
     For example: kbnav eval dataset list --json
     """
+    folder = load().benchmarks
     known = {
         name: {
             "file": path,
             "licence": SOURCES[form].licence,
-            "here": missing_file(name, BENCHMARKS) is None,
+            "here": missing_file(name, folder) is None,
             "from": sorted({remote.url for remote in ORIGINS.get(name, ())}),
             "fetch": name in ORIGINS,
         }
         for name, (form, path) in NAMES.items()
     }
     if as_json:
-        print_json({"folder": str(BENCHMARKS), "datasets": known, "formats": [*FORMATS]})
+        print_json({"folder": str(folder), "datasets": known, "formats": [*FORMATS]})
         return
     for name, one in known.items():
         state = "here" if one["here"] else "fetch" if one["fetch"] else "by hand"
         print(f"{name:<26} {state:<8} {one['file']:<55} {one['licence']}")
     for point in points(GROUP):
         print(f"{point.name:<26} {point.value:<55} {origin(point)}")
-    print(
-        f"here: in {BENCHMARKS}; fetch: kbnav eval dataset fetch NAME downloads it; by hand: the same says from where"
-    )
+    print(f"here: in {folder}; fetch: kbnav eval dataset fetch NAME downloads it; by hand: the same says from where")
     print(f"formats: {', '.join(FORMATS)}")
 
 
 def fetch(datasets: Datasets, as_json: Json = False) -> None:
-    """Download datasets from their publishers into the folder `benchmarks`.
+    """Download datasets from their publishers into the folder of the setting benchmarks.
 
     For example: kbnav eval dataset fetch qald-10
     """
@@ -169,7 +168,7 @@ def fetch(datasets: Datasets, as_json: Json = False) -> None:
     settings = load()
     with StageProgress(stderr()) as progress:
         found = {
-            name: fetch(name, BENCHMARKS, timeout=settings.limits.request_timeout, progress=progress)
+            name: fetch(name, settings.benchmarks, timeout=settings.limits.request_timeout, progress=progress)
             for name in datasets
         }
     sources = {name: SOURCES[NAMES[name][0]] for name in found}
@@ -204,7 +203,7 @@ def freeze(
 
     settings = load(given, kb=kb)
     load_settings(**settings.options)  # no system asks here: what is no setting is refused
-    chosen = find_dataset(dataset)
+    chosen = find_dataset(dataset, settings.benchmarks)
     questions = choose(chosen, ids_in(only))
     path = out / f"{chosen.name}.jsonl"
     with open_kb(settings) as base, stop_on_signals() as stop:

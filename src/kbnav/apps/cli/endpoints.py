@@ -1,15 +1,17 @@
-"""``kbnav mirror`` and ``kbnav sparql``: local copies of Wikidata, RDF files as an endpoint, an endpoint's names."""
+"""``kbnav mirror`` and ``kbnav sparql``: copies of Wikidata, queries, RDF files as an endpoint, an endpoint's names."""
 
 from __future__ import annotations
 
+import sys
 import threading
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
-from kbnav.apps.cli.options import Json, argument, load, option
+from rich.console import Console
+
+from kbnav.apps.cli.options import Json, Kb, argument, flag, load, option
 from kbnav.apps.cli.terminal import emit, print_json, stderr
-from kbnav.settings.model import SparqlSource
 
 
 def build_mirror(
@@ -118,6 +120,29 @@ def serve(
         threading.Event().wait()
 
 
+def query(
+    text: Annotated[str, argument("QUERY", "A query that only reads; - reads it from standard input.")],
+    kb: Kb = None,
+    as_json: Json = False,
+    as_csv: Annotated[bool, flag("--csv", "Print the whole table as CSV.")] = False,
+) -> None:
+    """Print the result of a SPARQL query on any knowledge base.
+
+    For example: kbnav sparql query --kb demo "SELECT ?name { ?x a type:village ; rdfs:label ?name }"
+    """
+    from kbnav.apps.console import table_lines
+    from kbnav.knowledge.open import open_kb
+
+    with open_kb(load(kb=kb)) as opened:
+        table = opened.execute_query(sys.stdin.read() if text == "-" else text)
+    if as_json:
+        print_json(table.records() if table.boolean is None else table.boolean)
+    elif as_csv:
+        sys.stdout.write(table.to_csv())
+    else:
+        Console().print(table_lines(table) if table.boolean is None else str(table.boolean))
+
+
 def index(
     endpoint: Annotated[str, argument("URL", "Address of the SPARQL endpoint, or its name in kbnav.toml.")],
     out: Annotated[Path, option("--out", "FILE", "File of the index; replaced when whole.")],
@@ -130,7 +155,7 @@ def index(
     from kbnav.knowledge.open import open_endpoint
 
     console, settings = stderr(), load()
-    source = settings.sparql.get(endpoint) or SparqlSource(url=endpoint)
+    name, source = settings.source_of(endpoint)
 
     def report(names: int, last: str) -> None:
         console.print(f"{names:,} names, up to {last}", style="dim", highlight=False, markup=False)
@@ -140,6 +165,6 @@ def index(
         names = kb.index_names(out, report)
     lines = f"{out}: {names:,} names"
     if not source.index or Path(source.index).resolve() != out.resolve():
-        table = f'[sparql.{endpoint if endpoint in settings.sparql else "NAME"}]\nurl = "{source.url}"\nindex = "{out}"'
-        lines += f"\nSet it in kbnav.toml, so that searches use it:\n\n{table}"
+        table = source.model_copy(update={"index": str(out)}).as_toml(name)
+        lines += f"\nPut this into kbnav.toml, and give --kb {name}:\n\n{table}"
     emit(as_json, {"out": str(out), "url": source.url, "names": names}, lines)

@@ -87,7 +87,8 @@ class Benchmark(Asking):
 
         same = ("sample", "seed", "limit", "gold", "answerable", "jobs", "max_cost", "retry_failed")
         options = {name: getattr(self, name) for name in same}
-        return EvaluationPlan(self.system or "", find_dataset(dataset), settings, ids_in(self.only), **options)
+        found = find_dataset(dataset, settings.benchmarks)
+        return EvaluationPlan(self.system or "", found, settings, ids_in(self.only), **options)
 
     def run(self, plan: EvaluationPlan, without: str, out: Path, *, quiet: bool) -> Ended:
         """Run a plan, less what is left out, into a folder; then score it, finished or not, and print that."""

@@ -33,7 +33,7 @@ def argument(metavar: str, text: str) -> Any:
     return typer.Argument(metavar=metavar, help=text)
 
 
-_KB = "A knowledge base: mini or demo (bundled), wikidata (live), the folder of an SKB or a mirror, or a URL"
+_KB = "mini or demo (bundled), wikidata (live), the folder of an SKB or a mirror, a URL, or a name in kbnav.toml"
 Kb = Annotated[str | None, option("--kb", "KB", f"{_KB}.")]
 Skb = Annotated[str, option("--kb", "SKB", "Folder of the SKB, or demo.")]
 Kbs = Annotated[list[str] | None, option("--kb", "KB", f"{_KB}; repeatable, to ask several at once.")]

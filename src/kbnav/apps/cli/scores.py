@@ -147,6 +147,7 @@ def report(
         Literal["markdown", "latex", "csv"],
         flag("--table", "The table of each dataset: the best in bold; * differs from its first run (p < 0.05)."),
     ] = "markdown",
+    intervals: Annotated[bool, flag("--intervals", "Put intervals of 95 % into the table.")] = False,
     metrics: Metrics = None,
     by: By = "ids",
     compat: StarkCompat = False,
@@ -170,7 +171,11 @@ def report(
     made = reports.load_report(folders, lambda folder: _read(folder, by, compat, kb), metrics or ())
     if html:
         write_whole(html, reports.html_report(made))
-    said = f"{html} ({html.stat().st_size:,} bytes)" if html else reports.scores_table(made, table).rstrip("\n")
+    said = (
+        f"{html} ({html.stat().st_size:,} bytes)"
+        if html
+        else reports.scores_table(made, table, with_intervals=intervals).rstrip("\n")
+    )
     emit(as_json, {"written": str(html or ""), "runs": reports.run_records(made)}, said)
 
 
@@ -214,13 +219,13 @@ def import_(
     from kbnav.knowledge.open import open_kb
 
     settings = load(kb=kb)
-    questions = find_dataset(dataset)
+    questions = find_dataset(dataset, settings.benchmarks)
     failed, unanswered = 0, 0
     if is_table(predictions):
         with open_kb(settings) if kb else nullcontext() as base:
             name = system or Path(predictions.name.removesuffix(".gz")).stem
             info, predicted, failed = import_table(
-                predictions, questions, out, system=name, kb=base, gold=gold, jobs=jobs
+                predictions, questions, out, system=name, kb=base, kb_name=settings.kb, gold=gold, jobs=jobs
             )
         unanswered = len(questions) - predicted
     else:

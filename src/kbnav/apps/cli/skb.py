@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.maintenance import Info
 
 NO_ENCODER = "none"
-_LONGEST_LIST, _EXAMPLE = 40, 60
-"""Kinds of edges that ``info`` lists, and characters of a field's example."""
+_LONGEST_LIST, _EXAMPLE, _CASES = 40, 60, 3
+"""Kinds of edges that ``info`` lists, characters of a field's example, and cases of what was left out."""
 
 Nodes = Annotated[
     list[str] | None,
@@ -166,7 +166,7 @@ def build(
     )
     with by.join(options, base_url) as options:
         meta = _build(recipe, out, options, console)
-    _print_left_out(console, meta)
+    _print_made(console, meta)
     _print_built(out, meta, as_json)
 
 
@@ -324,7 +324,7 @@ def update(
             updated = maintenance.update(skb, records, options, progress=progress)
         else:
             updated = maintenance.update_again(skb, options, progress=progress)
-    _print_left_out(console, updated)
+    _print_made(console, updated)
     _print_built(str(skb), updated, as_json)
 
 
@@ -361,15 +361,17 @@ def _encoder(name: str, console: Console, base_url: str | None) -> Encoder | Non
     return encoders.load(name, base_url=settings.base_url, api_key=settings.api_key.get_secret_value())
 
 
-def _print_left_out(console: Console, meta: Meta) -> None:
+def _print_made(console: Console, meta: Meta) -> None:
+    types = ", ".join(f"{kind.name} {kind.count:,}" for kind in meta.types)
+    console.print(printable(types), style="dim", highlight=False, markup=False, soft_wrap=True)
     for line in _counted(meta.dropped):
-        console.print(printable(line), style="yellow", highlight=False, markup=False)
+        console.print(printable(line), style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
 def _counted(cases_by_reason: Mapping[str, Dropped]) -> Iterator[str]:
     """Each reason with its count and first cases."""
     for reason, dropped in cases_by_reason.items():
-        cases = [*dropped.examples, "…"] if dropped.count > len(dropped.examples) else dropped.examples
+        cases = [*dropped.examples[:_CASES], *(["…"] if dropped.count > _CASES else [])]
         yield f"{reason}: {dropped.count:,}" + (f" ({', '.join(cases)})" if dropped.examples else "")
 
 

@@ -165,30 +165,21 @@ class RunProgress:
 
 
 class StageProgress:
-    """Shows each stage of a build and the time left; where there is no terminal, a line for each that ended.
+    """Shows each stage of a build and the time left; where there is no terminal, a line for each that took long.
 
     Called as ``kbnav.knowledge.skb.schema.Progress``.
     """
 
     def __init__(self, console: Console) -> None:
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+        from rich.progress import Progress
 
         from kbnav.knowledge.skb.schema import TRIPLES
 
         self._beside = TRIPLES
         self._console = console
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        shown = console.is_terminal
         # An encoder may take minutes from one report to the next.
-        self._bars = Progress(
-            *columns, TimeRemainingColumn(), console=console, speed_estimate_period=600, disable=not console.is_terminal
-        )
+        self._bars = Progress(console=console, speed_estimate_period=600, transient=True, disable=not shown)
         self._stages: dict[str, TaskID] = {}
         self._lock = Lock()
 
@@ -216,10 +207,9 @@ class StageProgress:
     def _end(self, name: str) -> None:
         task = self._bars.tasks[self._bars.task_ids.index(self._stages.pop(name))]
         self._bars.update(task.id, total=task.completed)
-        if not self._console.is_terminal:
-            seconds = task.elapsed or 0.0
-            rate = f" {task.completed / seconds:,.0f}/s" if seconds > 0.5 else ""
-            self._console.print(f"{name}: {task.completed:,.0f} in {seconds:.1f} s{rate}", highlight=False)
+        seconds = task.elapsed or 0.0
+        if seconds > _EVERY and not self._console.is_terminal:
+            self._console.print(f"{name}: {task.completed:,.0f} in {seconds:.0f} s", highlight=False)
 
 
 class Counter:

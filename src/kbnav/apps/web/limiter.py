@@ -18,7 +18,7 @@ from kbnav.models.cancellation import ON_REQUEST, Cancellation
 T = TypeVar("T")
 Gone = Callable[[], Awaitable[bool]]
 """Whether a client has hung up."""
-LONGEST = 1_000
+LONGEST = 10_000
 """Tickets that wait, of all users together."""
 WAIT = 120.0
 """Longest wait for a turn, in seconds."""

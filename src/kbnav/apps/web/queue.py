@@ -40,7 +40,7 @@ from kbnav.apps.web.store import (
     has_failed,
     unguessable,
 )
-from kbnav.errors import DatabaseAway, DataError, KbnavError, Stopped, StopRun
+from kbnav.errors import DatabaseAway, DataError, KbnavError, LimitReached, Stopped, StopRun
 from kbnav.knowledge.http import reporting_to
 from kbnav.models.cancellation import ON_REQUEST, Cancellation
 from kbnav.models.prices import cost_of, price_of
@@ -70,6 +70,8 @@ ROOM = 64 << 20
 DRAFT_SECONDS = 0.08
 """Seconds between two drafts that a follower is sent."""
 LONGEST_DRAFT = 8_000
+FAR, LONGEST_SILENCE = 100, 15.0
+"""Places in the line for which a follower is told its own a second later, up to so many seconds."""
 BROKEN = "An error in kbnav itself; the server's log says more."
 _LOG = logging.getLogger("kbnav.web")
 
@@ -120,6 +122,8 @@ class RunQueue:
         """Runs of sessions that broke off because the database failed; they go on once it is back."""
         self._well, self._trouble, self._away = time.monotonic(), "", False
         self._listeners: dict[str, set[asyncio.Event]] = {}
+        self._elsewhere: dict[str, int] = {}
+        """The last event of each run that is followed here and is another worker's."""
         self._over = threading.Event()
         self._loop: asyncio.AbstractEventLoop
         """The server's own; ``_models`` runs in a thread and makes the calls of models."""
@@ -189,7 +193,11 @@ class RunQueue:
             unguessable("run"), session, owner, *choice, question, "queued", self.worker, now, False, None, now, None
         )
         self._store.add_run(run, at_once=limits.runs_per_user, a_day=limits.questions_per_day)
-        self._put(run, history)
+        try:
+            self._put(run, history)
+        except LimitReached as error:
+            self._store.end(run.id, self.worker, "failed", failed_answer(str(error)))
+            raise
         return run
 
     def stop(self, run: StoredRun) -> None:
@@ -219,8 +227,8 @@ class RunQueue:
 
     # Following
 
-    async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[StoredEvent | None]:
-        """The events of a run behind a number, as they happen, until its end; None now and then while nothing does.
+    async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[list[StoredEvent]]:
+        """The events of a run behind a number, as they happen, until its end; none now and then while nothing does.
 
         A run outside a session ends at once where the database fails.
         What a model is writing here meanwhile comes as an event ``draft`` of number 0.
@@ -230,42 +238,45 @@ class RunQueue:
             while True:
                 news.clear()
                 if self._broken.get(run_id) == AWAY:
-                    yield StoredEvent(after + 1, {"kind": "end", "status": "failed", "answer": failed_answer(AWAY)})
+                    yield [StoredEvent(after + 1, {"kind": "end", "status": "failed", "answer": failed_answer(AWAY)})]
                     return
                 # One that is answered here, or was to its end.
                 live = self._live.get(run_id) or (live if live and live.ended else None)
                 stored = live.stored if live else 0
                 if live is None or live.events is None:
                     # Looked at first, so that no event is missed.
-                    over = not await asyncio.to_thread(self._store.under_way, run_id)
+                    over = not await asyncio.to_thread(self._store.last_events, [run_id])
                     events = await asyncio.to_thread(self._store.events, run_id, after)
                 else:
                     events, over = live.since(after)
-                for event in events:
-                    after = event.number
-                    yield event
+                if events:
+                    after = events[-1].number
+                    yield events
                 if over:
                     return
-                async for draft in self._drafts(live, stored, news):
+                async for draft in self._drafts(run_id, live, stored, news):
                     yield draft
 
-    async def _drafts(self, live: _Live | None, stored: int, news: asyncio.Event) -> AsyncGenerator[StoredEvent | None]:
-        """What a model writes for a run until more than ``stored`` events may be kept; None where nothing happens."""
+    async def _drafts(
+        self, run_id: str, live: _Live | None, stored: int, news: asyncio.Event
+    ) -> AsyncGenerator[list[StoredEvent]]:
+        """What a model writes for a run until more than ``stored`` events may be kept; none where nothing happens."""
         seen = 0
         while True:
             try:
-                await asyncio.wait_for(news.wait(), 2 * TICK if live else TICK)
+                silence = min(LONGEST_SILENCE, 2 * TICK + self.before(run_id) / FAR)
+                await asyncio.wait_for(news.wait(), silence)
             except TimeoutError:
-                yield None
-                if live is None or live.events is not None or live is not self._live.get(live.run.id):
-                    return
-                continue  # of one that waits here there is nothing until it is told
+                yield []
+                if self._live.get(run_id) is live and (live is None or live.events is None):
+                    continue  # of one that waits here, or is another worker's, there is nothing until it is told
+                return
             if live is None or live.version == seen or live.stored != stored:
                 return
             news.clear()
             seen = live.version
             if draft := live.draft:
-                yield StoredEvent(0, self._hide.hidden_in(_draft_data(draft)))
+                yield [StoredEvent(0, self._hide.hidden_in(_draft_data(draft)))]
                 await asyncio.sleep(DRAFT_SECONDS)
 
     @contextmanager
@@ -472,6 +483,12 @@ class RunQueue:
                 self._notify(run_id)
             elif mine[run_id]:
                 live.cancellation.stop()
+        followed = [run_id for run_id in list(self._listeners) if run_id not in self._live]
+        elsewhere = self._store.last_events(followed) if followed else {}
+        for run_id in followed:
+            if elsewhere.get(run_id) != self._elsewhere.get(run_id, -1):  # it went on, ended, or was deleted
+                self._notify(run_id)
+        self._elsewhere = elsewhere
         for run_id, why in list(self._broken.items()):
             self._store.end(run_id, self.worker, "failed", failed_answer(why))
             del self._broken[run_id]

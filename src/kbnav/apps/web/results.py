@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from pydantic import ValidationError
 
+from kbnav.answers.language import fold
 from kbnav.answers.tables import AnswerTable, Cell, Ranking, Term, node_term
 from kbnav.errors import DataError
 from kbnav.runs.journal import adapter
@@ -171,22 +172,20 @@ def sorted_rows(result: StoredTable, column: str, descending: bool) -> Sequence[
     bound: list[tuple[tuple[int, tuple[float, ...], str], int]] = []
     rest = array("L")
     for number, row in enumerate(result.rows()):
-        if row[place] is None:
+        if (cell := row[place]) is None:
             rest.append(number)
         else:
-            bound.append((_sort_key(row[place], result.head), number))
+            bound.append((_sort_key(cell, result.head), number))
     bound.sort(key=lambda one: one[0], reverse=descending)
     return array("L", [number for _, number in bound]) + rest
 
 
-def _sort_key(cell: Cell, table: AnswerTable) -> tuple[int, tuple[float, ...], str]:
-    if cell is None:
-        return (3, (), "")
+def _sort_key(cell: Term, table: AnswerTable) -> tuple[int, tuple[float, ...], str]:
     if (value := number(cell)) is not None:
         return (0, (value,), "")
     if day := date_of(cell):
         return (1, day, cell.value)
-    return (2, (), text_of(cell, table).casefold())
+    return (2, (), fold(text_of(cell, table)))
 
 
 def text_of(cell: Cell, table: AnswerTable) -> str:

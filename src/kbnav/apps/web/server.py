@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
+import signal
 import socket
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
@@ -141,12 +144,20 @@ def run_app(make: Callable[[], Any], web: Web, *, ready: Ready) -> None:
 
 
 def _worker_app(settings: Settings) -> FastAPI:
+    """The application in one of several processes, which ends with the one that started it."""
     _prepare_process()
+    threading.Thread(target=_end_with_parent, daemon=True, name="kbnav-parent").start()
     try:
         return make_app(settings)
     except StopRun as error:
         print(f"kbnav: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+
+
+def _end_with_parent() -> None:
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        signal.raise_signal(signal.SIGTERM)
 
 
 def _address(host: str, listener: socket.socket) -> str:

@@ -298,10 +298,6 @@ class Store:
         """A run by its id."""
         return next(self._runs("id = ?", run_id), None)
 
-    def under_way(self, run_id: str) -> bool:
-        """Whether there is such a run, and it has not ended."""
-        return bool(self._run(f"SELECT id FROM web_runs WHERE id = ? AND {_UNDER_WAY}", (run_id,)))
-
     def shared(self, share: str) -> StoredRun | None:
         """The run that a link shares."""
         return next(self._runs("share = ?", share), None)
@@ -342,9 +338,9 @@ class Store:
             )
             if not ended:
                 return None
-            text = json.dumps({"kind": "end", "status": status, "answer": answer})
-            number = run(f"{_ADD_EVENT} RETURNING number", (run_id, text, run_id))[0][0]
-            return StoredEvent(number, json.loads(text))
+            data = {"kind": "end", "status": status, "answer": answer}
+            number = run(f"{_ADD_EVENT} RETURNING number", (run_id, json.dumps(data), run_id))[0][0]
+            return StoredEvent(number, data)
 
     def ask_to_stop(self, run_id: str) -> None:
         """Tell the worker of a run, wherever it is, to stop it."""
@@ -359,16 +355,22 @@ class Store:
 
         A worker adds a run's events one after another; of two workers', the second finds the number taken.
         """
-        text, own = json.dumps(data), "HAVING EXISTS (SELECT 1 FROM web_runs WHERE id = ? AND worker = ?)"
+        own = "HAVING EXISTS (SELECT 1 FROM web_runs WHERE id = ? AND worker = ?)"
         statement = f"{_ADD_EVENT} {own} ON CONFLICT DO NOTHING RETURNING number"
-        rows = self._run(statement, (run_id, text, run_id, run_id, worker))
-        return StoredEvent(int(rows[0][0]), json.loads(text)) if rows else None
+        rows = self._run(statement, (run_id, json.dumps(data), run_id, run_id, worker))
+        return StoredEvent(int(rows[0][0]), data) if rows else None
 
     def events(self, run_id: str, after: int = 0) -> list[StoredEvent]:
         """The events of a run behind a number, in their order. Raises DataError where they are damaged."""
         where = "run = ? AND number > ? ORDER BY number"
         rows = self._run(f"SELECT number, data FROM web_events WHERE {where}", (run_id, after))
         return [StoredEvent(number, _event(data)) for number, data in rows]
+
+    def last_events(self, run_ids: Sequence[str]) -> dict[str, int]:
+        """The number of the last event of each run that is under way, of those that are named; 0 where it has none."""
+        places = ", ".join("?" * len(run_ids))
+        number = "COALESCE((SELECT MAX(number) FROM web_events WHERE run = id), 0)"
+        return dict(self._run(f"SELECT id, {number} FROM web_runs WHERE id IN ({places}) AND {_UNDER_WAY}", run_ids))
 
     # Workers
 

@@ -1,7 +1,6 @@
 """Benchmark datasets, each read from its published file format, with licence and citation."""
 
 from kbnav.evaluation.datasets.catalogue import (
-    BENCHMARKS,
     NAMES,
     SOURCES,
     find_dataset,
@@ -13,7 +12,6 @@ from kbnav.evaluation.datasets.formats import FORMATS
 from kbnav.evaluation.datasets.records import Attribution, Dataset, Question
 
 __all__ = [
-    "BENCHMARKS",
     "FORMATS",
     "NAMES",
     "SOURCES",

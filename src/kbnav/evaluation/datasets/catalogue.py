@@ -16,11 +16,10 @@ from kbnav.evaluation.datasets import formats
 from kbnav.evaluation.datasets.formats import FORMATS, HUMAN, KBS
 from kbnav.evaluation.datasets.records import Attribution, Dataset, File, Question
 from kbnav.runs.trajectory import to_json
+from kbnav.settings.model import load_settings
 from kbnav.settings.plugins import did_you_mean, named, points
 
 _log = logging.getLogger(__name__)
-BENCHMARKS = Path("benchmarks")
-"""The folder of benchmarks' files, as they are published, in the working directory."""
 _OWN_TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 GROUP = "kbnav.datasets"
 """The group of entry points by which other packages add datasets."""
@@ -97,15 +96,20 @@ def how_to_get(name: str) -> str:
     return "get it from its publisher, and put it there"
 
 
-def find_dataset(name: str, folder: Path = BENCHMARKS) -> Dataset:
-    """A dataset by its name, as ``FORMAT:FILE``, or from one's own file of questions. Raises UsageError, DataError."""
+def find_dataset(name: str, folder: Path | None = None) -> Dataset:
+    """A dataset by its name, as ``FORMAT:FILE``, or from one's own file of questions.
+
+    ``folder`` has the published benchmarks; None: that of the settings. Raises UsageError, DataError.
+    """
     form, colon, file = name.partition(":")
     if colon and form in FORMATS:
         return load_file(form, Path(file))
     for own in ("jsonl", "qrels"):
         if name.endswith((f".{own}", f".{own}.gz")):
             return load_file(own, Path(name))
-    return load_file("table", Path(name)) if name.endswith(_OWN_TABLES) else load_dataset(name, folder)
+    if name.endswith(_OWN_TABLES):
+        return load_file("table", Path(name))
+    return load_dataset(name, folder or load_settings().benchmarks)
 
 
 def load_dataset(name: str, folder: Path) -> Dataset:
@@ -113,7 +117,7 @@ def load_dataset(name: str, folder: Path) -> Dataset:
     if name not in NAMES:
         return own_dataset(name, folder)
     if (missing := missing_file(name, folder)) is not None:
-        raise UsageError(f"{name}: {missing} is not there; {how_to_get(name)}")
+        raise UsageError(f"{name}: {missing} is not there; {how_to_get(name)}; the setting benchmarks names the folder")
     if match := _STARK.fullmatch(name):
         kb, split = match.groups()
         if published := _published(folder, kb):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kbnav.errors import BadResponse, DataError, ServiceError, UsageError
 from kbnav.evaluation.datasets.catalogue import NAMES, ORIGINS, Remote, how_to_get
 from kbnav.knowledge.replies import host_of
+from kbnav.runs.journal import write_whole
 from kbnav.settings.plugins import did_you_mean
 
 if TYPE_CHECKING:
@@ -81,13 +82,7 @@ def fetch(
                 what = f"{remote.url}: none of it is kept" if new else f"{target}: move it away and fetch again"
                 raise DataError(f"not the file that is known (SHA-256 {digest}, not {remote.sha256}), {what}")
             if new:
-                try:
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    part = target.with_name(target.name + ".part")
-                    part.write_bytes(content)
-                    part.replace(target)
-                except OSError as error:
-                    raise UsageError(f"{target}: cannot be written: {error.strerror}") from error
+                write_whole(target, content)
             found.append(Fetched(target, remote.url, len(content), digest, new))
     return found
 

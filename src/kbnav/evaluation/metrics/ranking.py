@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import log2
 from statistics import fmean
-from typing import Literal
 
 from kbnav.errors import UsageError
 
-Mode = Literal["standard", "stark-compat"]
-"""``stark-compat`` follows STaRK's published evaluation where that differs, see ``ranks_in_lists``."""
 STARK_METRICS = ("hit@1", "hit@5", "recall@20", "mrr")
 SET_METRIC = "f1"
 """Of the nodes that a system names as the answer, whatever their order; only agents name any."""
@@ -27,77 +24,53 @@ def set_f1(chosen: Collection[str], answers: Collection[str]) -> float:
 
 @dataclass(frozen=True)
 class AnswerRanks:
-    """Rising ranks, from 1, of each question's answers; ``answers``: how many count, ``outside``: no candidates."""
+    """Rising ranks, from 1, of each question's answers, and how many answers count."""
 
     ranks: Sequence[Sequence[int]]
     answers: Sequence[int]
-    outside: Sequence[int]
-
-
-@dataclass(frozen=True)
-class RankingScores:
-    """Scores of each question, by metric; ``outside`` counts the answers that no system could have found."""
-
-    values: Mapping[str, Sequence[float]]
-    outside: int
-
-    def means(self) -> dict[str, float]:
-        """The mean of each metric over all questions."""
-        return {name: fmean(values) for name, values in self.values.items()}
 
 
 def ranks_in_lists(
-    lists: Sequence[Sequence[str]],
-    answers: Sequence[Collection[str]],
-    candidates: Sequence[str] | None = None,
-    *,
-    mode: Mode = "standard",
+    lists: Sequence[Sequence[str]], answers: Sequence[Collection[str]], candidates: Sequence[str] = ()
 ) -> AnswerRanks:
     """Ranks of the answers in lists of node ids, best first; a node that is listed again keeps its first place.
 
-    An answer that is not listed has no rank. Answers that are not among the candidates count as missed.
-    In ``stark-compat`` the candidates are needed: nodes that are none of them are taken out of the lists, the
-    candidates that are not listed follow in their own order, and answers that are no candidates are dropped.
-    Raises UsageError.
+    An answer that is not listed has no rank. With ``candidates`` it is as in STaRK's published evaluation: nodes that
+    are none of them are taken out of the lists, candidates that are not listed follow in their own order, and answers
+    that are no candidates are dropped. Raises UsageError.
     """
     if len(lists) != len(answers):
         raise UsageError(f"{len(lists)} rankings for the answers of {len(answers)} questions")
-    places = None if candidates is None else {node: place for place, node in enumerate(candidates)}
-    if places is None and mode == "stark-compat":
-        raise UsageError("stark-compat ranks every candidate: give the candidates")
-    ranks, counted, outside = [], [], []
+    places = {node: place for place, node in enumerate(candidates)}
+    ranks, counted = [], []
     for number, (nodes, wanted) in enumerate(zip(lists, map(set, answers), strict=True), 1):
         if not wanted:
             raise UsageError(f"question {number} has no answers to rank")
-        outside.append(0 if places is None else sum(node not in places for node in wanted))
-        if places is None or mode == "standard":
-            position = {node: rank for rank, node in enumerate(dict.fromkeys(nodes), 1)}
-            ranks.append(sorted(position[node] for node in wanted if node in position))
-            counted.append(len(wanted))
-        else:
-            ranks.append(sorted(_completed_ranks(nodes, wanted, places)))
-            counted.append(len(wanted) - outside[-1])
-    return AnswerRanks(ranks, counted, outside)
+        kept = {node for node in wanted if node in places} if places else wanted
+        listed = [node for node in dict.fromkeys(nodes) if not places or node in places]
+        position = {node: rank for rank, node in enumerate(listed, 1)}
+        own = [position[node] for node in kept if node in position]
+        if places:
+            taken = [places[node] for node in listed]
+            behind = [places[node] for node in kept if node not in position]
+            own += [1 + len(listed) + place - sum(one < place for one in taken) for place in behind]
+        ranks.append(sorted(own))
+        counted.append(len(kept))
+    return AnswerRanks(ranks, counted)
 
 
-def _completed_ranks(nodes: Sequence[str], wanted: set[str], places: Mapping[str, int]) -> list[int]:
-    listed = [node for node in dict.fromkeys(nodes) if node in places]
-    position = {node: rank for rank, node in enumerate(listed, 1)}
-    taken = [places[node] for node in listed]
-    return [
-        position.get(node) or 1 + len(listed) + places[node] - sum(place < places[node] for place in taken)
-        for node in wanted
-        if node in places
-    ]
-
-
-def ranking_scores(ranks: AnswerRanks, metrics: Sequence[str] = STARK_METRICS) -> RankingScores:
-    """Score every question by ``hit@k``, ``recall@k``, ``ndcg@k`` (answers are all worth 1), ``mrr`` and ``map``.
+def ranking_scores(ranks: AnswerRanks, metrics: Sequence[str] = STARK_METRICS) -> dict[str, list[float]]:
+    """Each question's ``hit@k``, ``recall@k``, ``ndcg@k`` (answers are all worth 1), ``mrr`` and ``map``, by metric.
 
     recall@k and map are relative to all answers the question is scored on. A question that is left without
-    answers (possible in ``stark-compat`` only) scores 0. Raises UsageError for a metric of another name.
+    answers (with candidates only) scores 0. Raises UsageError for a metric of another name.
     """
-    return RankingScores({name: _metric(ranks, name) for name in metrics}, sum(ranks.outside))
+    return {name: _metric(ranks, name) for name in metrics}
+
+
+def mean_scores(ranks: AnswerRanks, metrics: Sequence[str] = STARK_METRICS) -> dict[str, float]:
+    """The means of ``ranking_scores`` over the questions."""
+    return {name: fmean(values) for name, values in ranking_scores(ranks, metrics).items()}
 
 
 def _metric(ranks: AnswerRanks, name: str) -> list[float]:

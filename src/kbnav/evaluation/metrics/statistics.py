@@ -13,6 +13,7 @@ from kbnav.errors import UsageError
 from kbnav.settings.plugins import needs
 
 _BLOCK = 5_000_000  # numbers drawn at a time, to bound memory
+_RESAMPLES, _SEED = 10_000, 0
 
 
 @dataclass(frozen=True)
@@ -42,20 +43,14 @@ class Spread(NamedTuple):
         return mean if self.deviation is None else f"{mean} ± {scale * self.deviation:.{digits}f}"
 
 
-def bootstrap_interval(
-    values: Sequence[float], *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
-) -> Interval:
-    """Bootstrap interval of the mean of scores, [q], as ``scipy.stats.bootstrap``'s. Raises UsageError for none."""
+def bootstrap_interval(values: Sequence[float]) -> Interval:
+    """95 % bootstrap interval of the mean of scores, [q], as ``scipy.stats.bootstrap``'s. Raises UsageError."""
     scores = np.asarray(values, dtype=float)
     if not len(scores):
         raise UsageError("no scores to take the mean of")
-    random = np.random.default_rng(seed)
-    means = [
-        scores[random.integers(0, len(scores), (size, len(scores)))].mean(axis=1)
-        for size in _blocks(resamples, len(scores))
-    ]
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(np.concatenate(means), [tail, 1 - tail])
+    random = np.random.default_rng(_SEED)
+    means = [scores[random.integers(0, len(scores), (size, len(scores)))].mean(axis=1) for size in _blocks(len(scores))]
+    low, high = np.quantile(np.concatenate(means), [0.025, 0.975])
     return Interval(float(scores.mean()), float(low), float(high))
 
 
@@ -67,9 +62,7 @@ class PairedTest:
     p: float
 
 
-def paired_test(
-    a: Sequence[float], b: Sequence[float], *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
-) -> PairedTest:
+def paired_test(a: Sequence[float], b: Sequence[float]) -> PairedTest:
     """Randomisation test of two runs' scores, [q] each in the same order of questions.
 
     Under the null hypothesis the two scores of a question may be exchanged: the p-value is the share of exchanges at
@@ -79,26 +72,26 @@ def paired_test(
     if len(a) != len(b):
         raise UsageError(f"the runs have {len(a)} and {len(b)} questions; compare them over the same ones")
     differences = np.asarray(b, dtype=float) - np.asarray(a, dtype=float)
-    interval = bootstrap_interval(differences.tolist(), confidence=confidence, resamples=resamples, seed=seed)
+    interval = bootstrap_interval(differences.tolist())
     moving = differences[differences != 0]
     # A hair less than the observed sum, because the same terms may be added in another order.
     observed = abs(moving.sum()) - 1e-9 * np.abs(moving).sum()
-    if 2 ** len(moving) <= resamples:
+    if 2 ** len(moving) <= _RESAMPLES:
         masks = np.arange(2 ** len(moving))[:, None] >> np.arange(len(moving)) & 1
         return PairedTest(interval, float(np.mean(np.abs((1 - 2 * masks) @ moving) >= observed)))
     # Of equal differences it matters only how many are exchanged.
-    random, (sizes, counts) = np.random.default_rng(seed), np.unique(np.abs(moving), return_counts=True)
+    random, (sizes, counts) = np.random.default_rng(_SEED), np.unique(np.abs(moving), return_counts=True)
     as_far = 0
-    for size in _blocks(resamples, len(counts)):
+    for size in _blocks(len(counts)):
         exchanged = (counts - 2 * random.binomial(counts, 0.5, (size, len(counts)))) @ sizes
         as_far += int(np.count_nonzero(np.abs(exchanged) >= observed))
-    return PairedTest(interval, (as_far + 1) / (resamples + 1))
+    return PairedTest(interval, (as_far + 1) / (_RESAMPLES + 1))
 
 
-def _blocks(resamples: int, width: int) -> Iterator[int]:
+def _blocks(width: int) -> Iterator[int]:
     largest = max(1, _BLOCK // max(1, width))
-    for start in range(0, resamples, largest):
-        yield min(largest, resamples - start)
+    for start in range(0, _RESAMPLES, largest):
+        yield min(largest, _RESAMPLES - start)
 
 
 def mcnemar_power(effect: float, disagreement: float, questions: int, *, alpha: float = 0.05) -> float:

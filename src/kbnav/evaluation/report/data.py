@@ -8,19 +8,18 @@ that the question did not ask for (10 %). A sheet of errors can be labelled in t
 from __future__ import annotations
 
 import csv
-import io
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from io import StringIO
+from dataclasses import asdict, astuple, dataclass
+from itertools import chain
 from pathlib import Path
 from random import Random
 from statistics import fmean
 from types import MappingProxyType
 from typing import Any
 
-from kbnav.answers.tables import AnswerTable, Ranking
+from kbnav.answers.tables import AnswerTable, Ranking, csv_text
 from kbnav.answers.tables import markdown_text as plain
 from kbnav.errors import DataError, QuerySyntaxError, UsageError
 from kbnav.evaluation.dataset_stats import query_shape
@@ -336,9 +335,7 @@ def write_sheet(run: SavedRun, path: Path, *, below: float = 0.05, count: int = 
     if not wrong:
         raise UsageError(f"no question that was answered has {metric} below {below}")
     drawn = set(Random(seed).sample(wrong, min(count, len(wrong))))
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    rows: list[Iterable[str]] = [COLUMNS]
     for name in wrong:
         if name in drawn:
             record, gold = run.records[name], run.gold[name]
@@ -347,8 +344,8 @@ def write_sheet(run: SavedRun, path: Path, *, below: float = 0.05, count: int = 
             found = _answer_text(outcome.ranking if outcome.table is None else outcome.table)
             told = (name, record.run.question, f"{scores[name][metric]:.4f}", kind)
             line = (*told, wanted, found, gold.query, outcome.query, "", "")
-            writer.writerow(f"'{text}" if text.startswith(_FORMULA) else text for text in line)
-    write_whole(path, out.getvalue())
+            rows.append([f"'{text}" if text.startswith(_FORMULA) else text for text in line])
+    write_whole(path, csv_text(rows))
     return len(drawn), len(wrong)
 
 
@@ -381,48 +378,64 @@ _LATEX = str.maketrans(
 )
 
 
-def scores_table(report: Report, form: str) -> str:
+_FORMS = {
+    "markdown": ("**{}**", r"\*", " ({} to {})"),
+    "latex": (r"\textbf{{{}}}", "*", r" {{\scriptsize ({}--{})}}"),
+    "csv": ("{}", "", ""),
+}
+"""How a form has the best mean, the mark behind one that differs, and an interval."""
+
+
+def scores_table(report: Report, form: str, *, with_intervals: bool = False) -> str:
     """One row a run and one column a metric, in percent, as ``markdown``, ``latex`` (booktabs) or ``csv``.
 
     A table for each set of questions and gold answers, ``n`` of which are scored. The best mean of several is bold,
     equal ones too. ``*`` marks a mean that differs from the table's first with p < 0.05 (paired randomisation test),
-    where both runs reached all questions. CSV is one table of bare means.
+    where both runs reached all questions; LaTeX's caption says so. CSV is one table of bare means. Intervals are those
+    of 95 %, behind the means.
     """
     tables: dict[object, list[RunReport]] = {}
     for run in report.runs:
         tables.setdefault("" if form == "csv" else run.same, []).append(run)
-    return "\n".join(_table(report, runs, form) for runs in tables.values())
+    return "\n".join(_table(report, runs, form, with_intervals) for runs in tables.values())
 
 
-def _table(report: Report, runs: Sequence[RunReport], form: str) -> str:
+def _table(report: Report, runs: Sequence[RunReport], form: str, with_intervals: bool) -> str:
     metrics = list(dict.fromkeys(metric for run in runs for metric in run.means))
-    means = {one: [f"{100 * run.means[one].mean:6.1f}" for run in runs if one in run.means] for one in metrics}
-    best = {one: max(found) for one, found in means.items() if len(found) > 1}
-    rows = [("Run", "System", "Model", "Dataset", "n", *map(metric_name, metrics))]
+    means = {one: [run.means[one].mean for run in runs if one in run.means] for one in metrics}
+    best = {one: f"{100 * max(found):.1f}" for one, found in means.items() if len(found) > 1}
+    strong, star, spread = _FORMS[form]
+    apart = with_intervals and form == "csv"
+    names = [(name, f"{name} low", f"{name} high") if apart else (name,) for name in map(metric_name, metrics)]
+    rows = [("Run", "System", "Model", "Dataset", "n", *chain.from_iterable(names))]
+    escape = {"markdown": plain, "latex": lambda text: text.translate(_LATEX)}.get(form, str)
     for run in runs:
         found = report.against.get(run.name) if run is not runs[0] else None
         tested: dict[str, float] = {}
         if isinstance(found, Comparison) and found.questions == run.scores.all.questions:
             tested = {one.metric: one.test.p for one in found.metrics}
-        cells = []
+        cells: list[str] = []
         for one in metrics:
-            mean = f"{100 * run.means[one].mean:6.1f}" if one in run.means else ""
-            mark = {"markdown": r"\*", "latex": "*"}.get(form, "") if tested.get(one, 1) < 0.05 else ""
-            bold = {"markdown": "**{}**", "latex": r"\textbf{{{}}}"}.get(form, "{}") if mean == best.get(one) else "{}"
-            cells.append(bold.format(mean.strip()) + mark if mean else "")
+            own = astuple(run.means[one]) if one in run.means else ()
+            mean, low, high = (f"{100 * value:.1f}" for value in own) if own else ("", "", "")
+            text = strong.format(mean) if own and mean == best.get(one) else mean
+            text += star if tested.get(one, 1) < 0.05 else ""
+            text += spread.format(low, high) if with_intervals and own else ""
+            cells += (text, low, high) if apart else (text,)
         about = (run.name, run.info.display_name, run.info.model, run.info.dataset)
-        escape = {"markdown": plain, "latex": lambda text: text.translate(_LATEX)}.get(form, str)
         rows.append((*map(escape, about), str(run.scores.all.questions), *cells))
     if form == "markdown":
         rows.insert(1, ("---",) * len(rows[0]))
         return "".join(f"| {' | '.join(row)} |\n" for row in rows)
     if form == "latex":
+        said = f"Scores in percent on {rows[1][3]} (n = {rows[1][4]})"
+        said += r", with 95\,\% bootstrap intervals" if with_intervals else ""
+        said += f". Best in bold; * differs from {rows[1][0]}, p < 0.05, paired randomisation test."
         body = [" & ".join(row) + r" \\" for row in rows]
-        head = rf"\begin{{tabular}}{{llll{'r' * (1 + len(metrics))}}}"
-        return "\n".join([head, r"\toprule", body[0], r"\midrule", *body[1:], r"\bottomrule", r"\end{tabular}", ""])
-    text = StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
+        head = [r"\begin{table}", rf"\caption{{{said}}}", rf"\begin{{tabular}}{{llll{'r' * (1 + len(metrics))}}}"]
+        end = [r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
+        return "\n".join([*head, r"\toprule", body[0], r"\midrule", *body[1:], *end])
+    return csv_text(rows)
 
 
 def run_records(report: Report) -> list[dict[str, Any]]:

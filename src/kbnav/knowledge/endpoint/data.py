@@ -80,6 +80,8 @@ _CLASSES, _PROPERTIES = 1_000, 2_000
 _SAMPLED = 100_000
 SIDE_BY_SIDE = 4
 """Queries that are sent at once; the Wikidata Query Service allows five."""
+_LOOKED_AT = 20
+"""Classes whose members are looked at for names."""
 _BATCH, _MOST_LABELS = 100, 50_000
 """IRIs that one query asks of; labels that are held in memory."""
 _LONGEST = 2_000
@@ -201,6 +203,8 @@ class Labels:
 
     select: Select
     predicates: Sequence[str]
+    nameless: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Classes most of whose members have no label, each with its properties of texts, the commonest first."""
     _known: dict[tuple[str, str], str] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -368,23 +372,44 @@ class Data:
             f"SELECT DISTINCT ?p WHERE {{ VALUES ?p {{ {iris_list(candidates)} }} FILTER EXISTS {{ ?s ?p ?o }} }}"
         )
         used = {row[0].value for row in table.rows if row[0]}
-        return Labels(self._select, tuple(one for one in candidates if one in used) or self._like_labels())
-
-    def _like_labels(self) -> tuple[str, ...]:
-        """The predicate whose texts look like names: short, one a thing, different for most, for the most things."""
-        sample = "SELECT ?s ?p ?o WHERE { ?s a ?c ; ?p ?o . FILTER(isLITERAL(?o) && !isNUMERIC(?o)) } LIMIT 5000"
-        query = (
-            f"SELECT ?p (COUNT(DISTINCT ?s) AS ?things) (COUNT(DISTINCT ?o) AS ?texts) (COUNT(*) AS ?all) "
-            f"(AVG(STRLEN(STR(?o))) AS ?length) (SAMPLE(?o) AS ?one) WHERE {{ {{ {sample} }} }} GROUP BY ?p"
-        )
-        found = []
+        usual = tuple(one for one in candidates if one in used)
+        likely: list[str] = []
+        nameless: dict[str, tuple[str, ...]] = {}
         with suppress(*_FAILED):
-            for predicate, *numbers, text in self._select(query).rows:
-                things, texts, rows, length = (float(one.value) if one else 0.0 for one in numbers)
-                plain = text is not None and text.datatype in (None, f"{_RDF}langString")
-                if predicate and plain and rows <= 1.2 * things and texts >= 0.8 * things and 2 < length < 80:
-                    found.append((things, predicate.value))
-        return tuple(iri for _, iri in sorted(found, reverse=True)[:1])
+            likely, nameless = self._like_labels(usual)
+        return Labels(self._select, (*usual, *likely), nameless)
+
+    def _like_labels(self, usual: Sequence[str]) -> tuple[list[str], dict[str, tuple[str, ...]]]:
+        """For each class most of whose members have no ``usual`` label, the property whose texts look like names.
+
+        They are short, one a thing, different for most, and most members have one. And the classes where none does so,
+        with their properties of texts, the commonest first.
+        """
+        classes = [word.iri for word in self.classes("en") if not word.iri.startswith(OF_VOCABULARY)][:_LOOKED_AT]
+        members = "SELECT ?s (<{0}> AS ?c) WHERE {{ ?s a <{0}> . FILTER(isIRI(?s)) }} LIMIT 100"
+        query = (
+            "SELECT ?c ?p (COUNT(DISTINCT ?s) AS ?things) (COUNT(DISTINCT ?o) AS ?texts) (COUNT(*) AS ?all) "
+            f"(AVG(STRLEN(STR(?o))) AS ?length) (SAMPLE(?o) AS ?one) WHERE {{ "
+            f"{{ {' } UNION { '.join(map(members.format, classes))} }} ?s ?p ?o . "
+            f"FILTER(?p = <{TYPE}> || (isLITERAL(?o) && !isNUMERIC(?o))) }} GROUP BY ?c ?p"
+        )
+        found: dict[str, dict[str, tuple[float, bool]]] = {}
+        for kind, predicate, *numbers, text in self._select(query).rows if classes else ():
+            things, texts, rows, length = (float(one.value) if one else 0.0 for one in numbers)
+            plain = text is not None and text.datatype in (None, f"{_RDF}langString")
+            named = plain and rows <= 1.2 * things and texts >= 0.8 * things and 2 < length < 80
+            if kind and predicate and (plain or predicate.value == TYPE):
+                found.setdefault(kind.value, {})[predicate.value] = things, named
+        likely: dict[str, None] = {}
+        nameless: dict[str, tuple[str, ...]] = {}
+        for iri, texts_of in found.items():
+            most = texts_of.pop(TYPE)[0] / 2
+            if not any(things >= most for one, (things, _) in texts_of.items() if one in usual):
+                others = sorted((-things, one) for one, (things, _) in texts_of.items() if one not in usual)
+                best = [one for less, one in others if texts_of[one][1] and -less >= most][:1]
+                likely |= dict.fromkeys(best)
+                nameless |= {} if best else {iri: tuple(one for _, one in others)}
+        return list(likely), nameless
 
     def _find_prefixes(self) -> Prefixes:
         query = (

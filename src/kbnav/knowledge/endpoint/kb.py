@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from kbnav.answers.language import language_code
 from kbnav.answers.tables import AnswerTable, Ranking, Term
-from kbnav.errors import BadArguments, CredentialsError, QuerySyntaxError, UnknownId, UsageError
+from kbnav.errors import BadArguments, CredentialsError, QuerySyntaxError, ServiceError, UnknownId, UsageError
 from kbnav.knowledge import ranking
 from kbnav.knowledge.base import (
     Capability,
@@ -48,11 +48,12 @@ from kbnav.knowledge.endpoint.data import (
     View,
     Word,
     fitting,
+    iris_list,
     side_by_side,
     whole,
 )
 from kbnav.knowledge.http import HttpClient
-from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, CHECK_CREDENTIALS, Request, read_query
+from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, CHECK_ADDRESS, CHECK_CREDENTIALS, Request, read_query
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
 from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, add_prefixes, names_in
@@ -107,13 +108,26 @@ def authorization(source: SparqlSource) -> str:
     return f"Basic {base64.b64encode(value.encode()).decode()}" if ":" in value else f"Bearer {value}"
 
 
-def _naming_variables(source: SparqlSource, call: Callable[[], T]) -> T:
+def _address_hint(url: str) -> str:
+    """Where the query service of an engine may be, by the usual paths; none is tried."""
+    host = "://".join(urlsplit(url)[:2])
+    usual = " or ".join(one for one in (f"{host}/sparql", f"{host}/query") if one != url)
+    others = f"of Fuseki {host}/DATASET/sparql, of GraphDB {host}/repositories/NAME"
+    return f"the address of its query service may be {usual}, {others}"
+
+
+def _with_hints(source: SparqlSource, call: Callable[[], T]) -> T:
+    """What a call gives. Raises what it raises; an error of credentials or of the address says what to set."""
     try:
         return call()
     except CredentialsError as error:
         named = source.credentials_variable
         hint = f"check what the environment has as {named}" if named else _NO_VARIABLE
         raise CredentialsError(str(error).replace(CHECK_CREDENTIALS, hint)) from error
+    except ServiceError as error:
+        if CHECK_ADDRESS not in str(error):
+            raise
+        raise ServiceError(str(error).replace(CHECK_ADDRESS, _address_hint(source.url))) from error
 
 
 class EndpointKB:
@@ -141,7 +155,7 @@ class EndpointKB:
         self.name = name or source.url
         self._source, self._services = source, services
         self._http = http
-        self._data = Data(self.select, source, partial(_naming_variables, source, dialect))
+        self._data = Data(self.select, source, partial(_with_hints, source, dialect))
 
     def state(self) -> Mapping[str, Any]:
         """Kind, address, default graph and the prefixes in use. No secrets."""
@@ -178,7 +192,7 @@ class EndpointKB:
             found = search.by_label(self.select, phrase, self._data.labels.predicates, code, lambda: self._data.dialect)
         elsewhere = not found or _PART_OF_IRI.search(phrase)
         if elsewhere and not any(one.exact for one in found) and (self._names or not self._data.dialect.text):
-            found = [*found, *search.by_iri(self.select, phrase)]
+            found = [*found, *search.by_iri(self.select, phrase, self._data.dialect)]
         own = {one.id: one.label for one in (*classes, *properties)}
         things = [one for one in found if short(one.iri) not in own]
         result, things = search.best_rung(things, phrase, bool(own))
@@ -197,6 +211,14 @@ class EndpointKB:
         from kbnav.knowledge.endpoint.names import collect
 
         return collect(self.select, out, self._source.url, self._source.graph, self._data.labels.predicates, tell=tell)
+
+    def named_since(self) -> int:
+        """How many names the endpoint has beyond those of its index; below 0 where some went. Raises QueryTimeout."""
+        if not self._names:
+            return 0
+        names = f"VALUES ?p {{ {iris_list([*self._data.labels.predicates, *ALIASES])} }} ?s ?p ?l . FILTER(isIRI(?s))"
+        [[count]] = self.select(f"SELECT (COUNT(*) AS ?n) {{ SELECT DISTINCT ?s (STR(?l) AS ?t) {{ {names} }} }}").rows
+        return whole(count) - self._names.count() if count else 0
 
     def _like(self, of: Callable[[str], Sequence[Word]], phrase: str, code: str, limit: int) -> list[Entity]:
         words = of(code)
@@ -293,7 +315,7 @@ class EndpointKB:
             parameters["default-graph-uri"] = self._source.graph
         reader = partial(read_query, query=query)
         request = Request("sparql", self._source.url, parameters, accept)
-        return _naming_variables(self._source, lambda: self._http.fetch(request, reader))
+        return _with_hints(self._source, lambda: self._http.fetch(request, reader))
 
     def search_neighbors(
         self,
@@ -358,6 +380,11 @@ class EndpointKB:
     def label_predicates(self) -> Sequence[str]:
         """See ``Shaped``."""
         return [self._data.prefixes.short(iri) for iri in self._data.labels.predicates]
+
+    def nameless(self) -> Sequence[tuple[Share, Sequence[str]]]:
+        """See ``Shaped``; from up to 100 members of each of the largest classes."""
+        texts, iri = self._data.labels.nameless, self._data.prefixes.iri
+        return [(share, texts[iri(share.entity.id)]) for share in self.classes() if iri(share.entity.id) in texts]
 
     def classes(self, *, language: str = "en") -> Sequence[Share]:
         """See ``Shaped``. Classes of vocabularies (owl:Class and the like) are left out."""

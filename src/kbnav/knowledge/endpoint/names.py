@@ -90,7 +90,8 @@ def collect(
                             own = {*map(fold, words), f"#{key}", f"={fold(initials(words))}"}
                             file.executemany("INSERT INTO word VALUES (?, ?)", [(one, added.lastrowid) for one in own])
                     file.execute("UPDATE paging SET last = ?, behind = ?", (last, behind))
-                tell(names := count(), last)
+                if count() != names:
+                    tell(names := count(), last)
         part.replace(out)
     except (OSError, sqlite3.Error) as error:
         raise UsageError(f"{out}: the names cannot be kept there: {error}") from error
@@ -179,6 +180,11 @@ class Names:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+    def count(self) -> int:
+        """How many names it has."""
+        with self._lock:
+            return int(self._file.execute("SELECT COUNT(*) FROM name").fetchone()[0])
 
     def search(self, phrase: str) -> list[Match]:
         """Things by their names, each once by its best name, the best first."""

@@ -110,15 +110,11 @@ def _not_so_written(select: Select, phrase: str, predicates: Sequence[str], dial
     return best_of(spelt)
 
 
-def by_iri(select: Select, phrase: str) -> list[Match]:
+def by_iri(select: Select, phrase: str, dialect: Dialect) -> list[Match]:
     """Things whose IRI has the phrase as it is written, in any case; none where that takes too long."""
-    query = (
-        f"SELECT DISTINCT ?s ?c WHERE {{ ?s a ?c . FILTER(isIRI(?s) && CONTAINS(LCASE(STR(?s)), "
-        f"{text_literal(phrase.lower())})) }} LIMIT {_CANDIDATES}"
-    )
     with suppress(QueryTimeout, QueryRefused):
         wanted = tuple(phrase_words(phrase))
-        found = _matches(select(query), phrase, named=False)
+        found = _matches(containing(select, [phrase.lower()], (), dialect), phrase, named=False)
         return [replace(one, words=wanted, exact=False, near=True) for one in found]
     return []
 

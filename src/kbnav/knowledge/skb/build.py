@@ -44,6 +44,7 @@ from kbnav.knowledge.skb.schema import (
     RELATIONAL_VECTORS,
     TEXT,
     TRIPLES,
+    UNNAMED,
     VECTORS,
     WORK,
     EdgeArrays,
@@ -426,7 +427,7 @@ class _NodeWriter:
             self._ids.append([])
             self._names.append([])
         if not record.name:
-            losses.add("node without a name (kept, its id is shown)", record.id)
+            losses.add(UNNAMED, record.id)
         self._kind.append(kind)
         self._index.append(len(self._ids[kind]))
         self._ids[kind].append(record.id)
@@ -507,10 +508,15 @@ def _column(values: array[int]) -> npt.NDArray[np.int32]:
 
 
 class Updated:
-    """An SKB with the records of another source over it, as a source."""
+    """An SKB with the records of another source over it, as a source.
 
-    def __init__(self, skb: SKB, source: Source) -> None:
+    ``whole``: what its build left out counts as left out of this too.
+    """
+
+    def __init__(self, skb: SKB, source: Source, *, whole: bool = False) -> None:
         self._skb, self._source = skb, source
+        self._left_out = {**skb.meta.dropped} if whole else {}
+        self._left_out.pop(UNNAMED, None)  # counted again
         self.description = f"{skb.meta.source}; then {source.description}"
         self.fingerprint = hashlib.sha256(f"{skb.meta.data} {source.fingerprint}".encode()).hexdigest()
         self.style = skb.meta.style
@@ -520,6 +526,9 @@ class Updated:
 
     def nodes(self, losses: Losses) -> Iterator[NodeRecord]:
         """The SKB's nodes in their order, each with its new record where there is one; then those that are new."""
+        for reason, one in self._left_out.items():
+            losses.counts[reason] += one.count
+            losses.examples.setdefault(reason, []).extend(one.examples)
         changed = {record.id: record for record in self._source.nodes(losses)}
         for number, fields in enumerate(self._skb.documents):
             node_id = self._skb.id(number)

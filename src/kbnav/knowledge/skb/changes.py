@@ -19,7 +19,7 @@ from kbnav.knowledge.skb.files import link, write_strings
 from kbnav.knowledge.skb.graph import Graph
 from kbnav.knowledge.skb.nodes import StoredDocuments, aliases
 from kbnav.knowledge.skb.rendering import indexed_texts
-from kbnav.knowledge.skb.schema import NAMES, TEXT, TRIPLES, VECTORS, Losses, NodeRecord, NodeText, Source
+from kbnav.knowledge.skb.schema import NAMES, TEXT, TRIPLES, UNNAMED, VECTORS, Losses, NodeRecord, NodeText, Source
 from kbnav.knowledge.skb.store import GRAPH, SKB
 
 _MOST = 0.1
@@ -74,8 +74,7 @@ class _Changes(Job):
         fields = {number: record.fields for number, record in self._changed.items()}
         StoredDocuments(self._data / "documents").write_changed(self._folder("documents"), fields)
         np.save(self._work / POSITIONS, np.arange(len(old.nodes), dtype=np.int32))
-        unnamed = "node without a name (kept, its id is shown)"
-        kept = {unnamed: old.meta.dropped[unnamed].model_dump()} if unnamed in old.meta.dropped else {}
+        kept = {UNNAMED: old.meta.dropped[UNNAMED].model_dump()} if UNNAMED in old.meta.dropped else {}
         return {"types": [(kind.name, kind.count) for kind in old.meta.types], "dropped": self._losses.report() | kept}
 
     def _graph(self) -> dict[str, Any]:

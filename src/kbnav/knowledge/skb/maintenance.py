@@ -136,18 +136,25 @@ def _check_files(path: Path, progress: Progress) -> list[str]:
     return faults
 
 
+def _tried(recipe: Recipe, folder: Path) -> Recipe:
+    """The same, with lines that cannot be read put into a folder."""
+    updates = tuple(_tried(one, folder) for one in recipe.updates)
+    return recipe.model_copy(update={"bad": recipe.bad and folder / recipe.bad.name, "updates": updates})
+
+
 @contextmanager
-def _reread(path: Path, meta: Meta) -> Iterator[Source]:
-    """What an SKB's files say now, with its updates over it."""
+def _reread(path: Path, meta: Meta, aside: Path | None = None) -> Iterator[Source]:
+    """What an SKB's files say now, with its updates over it; lines that cannot be read go into the folder ``aside``."""
     if not meta.recipe:
         raise UsageError(f"{path} does not know its files: give the changed records with --nodes and --edges")
     here = Recipe.model_validate(meta.recipe).moved(path, Path())
     with ExitStack() as opened:
         folder = Path(opened.enter_context(TemporaryDirectory(prefix="kbnav-")))
+        here = _tried(here, aside) if aside else here
         source = here.source()
         for number, layer in enumerate(here.updates):
             build(source, folder / str(number), _BARE)
-            source = Updated(opened.enter_context(SKB.open(folder / str(number))), layer.source())
+            source = Updated(opened.enter_context(SKB.open(folder / str(number))), layer.source(), whole=True)
         yield source
 
 
@@ -173,16 +180,22 @@ def difference(path: Path, records: Recipe | None = None) -> dict[str, Dropped]:
     with ExitStack() as opened:
         folder = Path(opened.enter_context(TemporaryDirectory(prefix="kbnav-")))
         old = opened.enter_context(SKB.open(path))
-        over = Updated(old, records.source()) if records else None
-        source: Source = over or opened.enter_context(_reread(path, old.meta))
+        over = Updated(old, _tried(records, folder).source()) if records else None
+        source: Source = over or opened.enter_context(_reread(path, old.meta, folder))
         build(source, folder / "new", _BARE)
         new = opened.enter_context(SKB.open(folder / "new"))
+        fields = set[tuple[str, str]]()
         place = np.array([new.nodes.ids.find(node_id) for node_id in old.nodes.ids], np.int64)
         for number, other in enumerate(place.tolist()):
             if other < 0:
                 losses.add("nodes that go", old.id(number))
             elif _all_of(old, number) != _all_of(new, other):
                 losses.add("nodes that change", old.id(number))
+                had, has = old.documents[number].keys(), new.documents[other].keys()
+                fields |= {("fields that go", f"{old.type(number)}: {one}") for one in had - has}
+                fields |= {("fields that come", f"{old.type(number)}: {one}") for one in has - had}
+        for what, which in sorted(fields):
+            losses.add(what, which)
         for other in np.setdiff1d(np.arange(new.meta.nodes), place).tolist():
             losses.add("nodes that come", new.id(other))
         gone = place < 0
@@ -198,8 +211,8 @@ def difference(path: Path, records: Recipe | None = None) -> dict[str, Dropped]:
                 source_number, relation = divmod(both, len(names))
                 losses.add(f"edges that {what}", f"{ids[source_number]} {names[relation]} {ids[target]}")
         found = {reason: Dropped.model_validate(one) for reason, one in losses.report().items()}
-        why = {reason: one for reason, one in new.meta.dropped.items() if one != old.meta.dropped.get(reason)}
-        return found and {**found, **{reason: one for reason, one in why.items() if reason.startswith("columns")}}
+        left_out = {reason: one for reason, one in new.meta.dropped.items() if one != old.meta.dropped.get(reason)}
+        return found and {**found, **left_out}
 
 
 def _all_of(skb: SKB, number: int) -> tuple[object, ...]:

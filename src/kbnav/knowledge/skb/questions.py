@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 
-from kbnav.answers.language import singular
-from kbnav.answers.lexicon import lexicon
+from kbnav.answers.language import lexicon, singular
 from kbnav.answers.relevance import fit
 from kbnav.knowledge.base import Direction
 from kbnav.knowledge.skb.names import Match, normalise

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kbnav.answers.tables import encodable
 from kbnav.errors import DataError, UsageError
+from kbnav.settings.plugins import did_you_mean
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,6 +41,8 @@ LSA = "lsa"
 """``Meta.encoder`` where the encoder was fitted on the texts themselves."""
 ALIAS_FIELDS = ("aliases", "alias", "synonyms")
 """Document fields that hold other names, where a source does not say otherwise; a dot goes into a nested field."""
+UNNAMED = "node without a name (kept, its id is shown)"
+"""A reason in ``Meta.dropped``."""
 EXAMPLES = 5
 MEMORY = 2 << 30
 """Bytes that reading one record, pickle or tensor may take, unless a source is given another number."""
@@ -179,13 +182,19 @@ def type_starts(counts: Sequence[int]) -> list[int]:
     return [0, *accumulate(counts)]
 
 
+def folders_beside(path: Path) -> list[str]:
+    """The folders of SKBs and mirrors beside a path, as they would be written."""
+    return [str(one.parent) for one in path.parent.glob(f"*/{META}")]
+
+
 def read_meta(folder: Path) -> Meta:
     """Read ``meta.json`` of an SKB. Raises UsageError where there is none, DataError where it is damaged or too new."""
     path = folder / META
     try:
         document = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:
-        reason = f"it has no {META}" if folder.is_dir() else "there is no such folder"
+        near = did_you_mean(str(folder), folders_beside(folder))
+        reason = f"it has no {META}" if folder.is_dir() else f"there is no such folder{near}"
         if (folder / WORK).is_dir():
             reason = "its build was not finished; run it again"
         raise UsageError(f"{folder} is not an SKB: {reason}") from error

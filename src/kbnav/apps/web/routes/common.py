@@ -161,10 +161,10 @@ def sse_event(data: Mapping[str, Any] | str, number: int | None = None) -> str:
 
 async def finished(queue: RunQueue, run: StoredRun, request: Request) -> dict[str, Any]:
     """A run's answer; a client that hangs up meanwhile stops the run. Raises DatabaseAway."""
-    async with aclosing(queue.follow(run.id)) as events:
-        async for event in events:
-            if event is not None and event.data["kind"] == "end":
-                answer: dict[str, Any] = event.data["answer"]
+    async with aclosing(queue.follow(run.id)) as following:
+        async for events in following:
+            if events and events[-1].data["kind"] == "end":
+                answer: dict[str, Any] = events[-1].data["answer"]
                 if answer.get("note") == AWAY:
                     raise DatabaseAway(AWAY)
                 return answer

@@ -243,19 +243,19 @@ async def _stream(model: str, run: StoredRun, parts: ChatParts, usage: bool) -> 
 
     try:
         yield chunk({"role": "assistant", "content": ""})
-        async with aclosing(parts.queue.follow(run.id)) as events:
-            async for event in events:
-                if event is None:
+        async with aclosing(parts.queue.follow(run.id)) as following:
+            async for events in following:
+                if said := "".join(_reasoning(event.data) for event in events):
+                    yield chunk({"reasoning_content": said})
+                if not events:
                     yield ": waiting\n\n"
-                elif event.data["kind"] == "end":
-                    answer = event.data["answer"]
+                elif events[-1].data["kind"] == "end":
+                    answer = events[-1].data["answer"]
                     yield chunk({"content": await asyncio.to_thread(_markdown, answer, parts)})
                     yield chunk({}, "stop")
                     if usage:
                         yield sse_event({**head, "choices": [], "usage": _usage(answer)})
                     yield sse_event("[DONE]")
-                elif said := _reasoning(event.data):
-                    yield chunk({"reasoning_content": said})
     finally:
         parts.queue.stop_soon(run)
 
@@ -304,12 +304,12 @@ async def _response_stream(asked: ResponseAsked, run: StoredRun, parts: ChatPart
     part = {"item_id": f"msg-{run.id}", "output_index": 0, "content_index": 0}
     try:
         yield event("response.created", response=_response(asked, run, "", None))
-        async with aclosing(parts.queue.follow(run.id)) as events:
-            async for one in events:
-                if one is None or one.data["kind"] != "end":
+        async with aclosing(parts.queue.follow(run.id)) as following:
+            async for events in following:
+                if not events or events[-1].data["kind"] != "end":
                     yield ": waiting\n\n"
                     continue
-                answer = one.data["answer"]
+                answer = events[-1].data["answer"]
                 text = await asyncio.to_thread(_markdown, answer, parts)
                 item, empty = _output(run, text), {"type": "output_text", "text": "", "annotations": []}
                 begun = {**item, "status": "in_progress", "content": []}

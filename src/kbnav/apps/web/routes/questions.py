@@ -114,10 +114,6 @@ class SessionPage(SessionData):
     runs: list[RunData]
 
 
-def _session_data(session: Session) -> SessionData:
-    return SessionData.model_validate(session)
-
-
 def _run_data(parts: ChatParts, run: StoredRun, before: int = 0) -> RunData:
     events = [{"id": event.number, **event.data} for event in parts.store.events(run.id)]
     return RunData(**{**vars(run), "events": events, "before": before})
@@ -150,16 +146,22 @@ async def ask(asked: SingleQuestion, request: Request, parts: ChatOf, visitor: V
 
 
 @router.get("/sessions")
-def sessions(parts: ChatOf, visitor: VisitorOf) -> list[SessionData]:
-    """One's own sessions, newest first. Clients without a cookie or a token have no list."""
-    return [] if visitor is NOBODY else [_session_data(one) for one in parts.store.sessions(visitor.owner)]
+def sessions(parts: ChatOf, visitor: VisitorOf, find: Annotated[str, Query(max_length=200)] = "") -> list[SessionData]:
+    """One's own sessions, newest first, or those with ``find`` in a question or answer; none without a cookie."""
+    own = [] if visitor is NOBODY else parts.store.sessions(visitor.owner)
+    return [SessionData.model_validate(one) for one in own if not find or _says(parts.store.runs(one.id), find)]
+
+
+def _says(runs: list[StoredRun], text: str) -> bool:
+    said = [words for run in runs for words in (run.question, run.answer and run.answer.get("text")) if words]
+    return text.casefold() in "\n".join(said).casefold()
 
 
 @router.post("/sessions", status_code=201)
 def new_session(choice: Choice, parts: ChatOf, visitor: VisitorOf) -> SessionData:
     """Begin a session with one system on one knowledge base."""
     kb, system, model = parts.service.chosen(choice.kb, choice.system, choice.model)
-    return _session_data(parts.store.add_session(visitor.owner, kb, system, model))
+    return SessionData.model_validate(parts.store.add_session(visitor.owner, kb, system, model))
 
 
 @router.get("/sessions/{session_id}")
@@ -170,7 +172,7 @@ def session(found: OwnSession, parts: ChatOf) -> SessionPage:
 
 def _session_page(parts: ChatParts, session: Session) -> SessionPage:
     runs = [_run_data(parts, run) for run in parts.store.runs(session.id)]
-    return SessionPage(**_session_data(session).model_dump(), runs=runs)
+    return SessionPage(**SessionData.model_validate(session).model_dump(), runs=runs)
 
 
 @router.patch("/sessions/{session_id}")
@@ -178,7 +180,7 @@ def rename(found: OwnSession, given: Title, parts: ChatOf) -> SessionData:
     """Call a session something else than its first question."""
     title = " ".join(encodable(given.title).replace("\x00", "").split()) or found.title
     parts.store.rename(found.id, title)
-    return _session_data(replace(found, title=title))
+    return SessionData.model_validate(replace(found, title=title))
 
 
 @router.delete("/sessions/{session_id}", status_code=204)
@@ -229,7 +231,7 @@ def run(found: OwnRun, parts: ChatOf) -> RunData:
     responses={200: {"content": {"text/event-stream": {}}, "description": "Server-sent events."}},
     response_class=StreamingResponse,
 )
-def events(
+async def events(
     found: OwnRun,
     parts: ChatOf,
     after: Annotated[int, Query(ge=0, le=1 << 31)] = 0,
@@ -247,9 +249,9 @@ def events(
         yield "retry: 500\n\n"
         try:
             async with aclosing(parts.queue.follow(found.id, last)) as following:
-                async for event in following:
-                    if event is not None:
-                        yield sse_event(event.data, event.number or None)
+                async for events in following:
+                    if events:
+                        yield "".join(sse_event(event.data, event.number or None) for event in events)
                     else:
                         before = parts.queue.before(found.id)
                         yield sse_event({"kind": "waiting", "before": before}) if before else ": waiting\n\n"
@@ -295,5 +297,4 @@ def shared(found: SharedRun, parts: ChatOf) -> RunData:
         return {**answer, "run": "", "result": {**result, "id": share} if isinstance(result, dict) else None}
 
     events = [{**one, "answer": hidden(one["answer"])} if "answer" in one else one for one in data.events]
-    changed = {"id": share, "session": "", "events": events}
-    return data.model_copy(update={**changed, "answer": hidden(data.answer)})
+    return data.model_copy(update={"id": share, "session": "", "events": events, "answer": hidden(data.answer)})

@@ -117,7 +117,7 @@ class Chat {
     for (const [name, bar] of [["--bar", this.ask], ["--head", document.querySelector("header")]]) {
       new ResizeObserver(() => document.documentElement.style.setProperty(name, `${bar.offsetHeight}px`)).observe(bar);
     }
-    if (matchMedia("(max-width: 50rem)").matches) document.getElementById("sessions").open = false;
+    if (matchMedia("(max-width: 50rem), (max-height: 30rem)").matches) document.getElementById("sessions").open = false;
   }
 
   listenToKeys() {

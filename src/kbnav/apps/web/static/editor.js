@@ -43,7 +43,7 @@ export class QueryEditor {
       parts.StreamLanguage.define(parts.sparql), parts.syntaxHighlighting(colours(parts)), theme(parts), this.marks.field,
       parts.autocompletion({ override: [(context) => complete(this.kb, context)], icons: false }),
       parts.hoverTooltip((view, place) => explain(this.kb, view, place), { hoverTime: 200 }),
-      EditorView.lineWrapping, EditorView.contentAttributes.of({ "aria-label": this.label, "aria-readonly": String(this.readOnly) }),
+      EditorView.lineWrapping, EditorView.contentAttributes.of({ tabindex: "0", "aria-label": this.label, "aria-readonly": String(this.readOnly) }),
       EditorState.readOnly.of(this.readOnly), EditorView.updateListener.of((update) => update.docChanged && this.change()),
     ] });
     this.view = new EditorView({ state, root, parent: root });

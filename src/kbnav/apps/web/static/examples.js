@@ -30,6 +30,11 @@ export function fromCopy(base) {
   return base?.entities > 0 && h("p", { class: "soft copy-of" }, [t("copy.of", { n: base.entities }), date].filter(Boolean).join(", "));
 }
 
+/** That a copy's number, or its first few, may not be that of the whole; nothing where a query gives neither. */
+export function fromPart(base, query) {
+  return base?.entities > 0 && /\b(count|sum|avg|min|max)\s*\(|\border\s+by\b[^]*\blimit\s+(\d|10)\b/i.test(query) ? t("copy.part", { kb: base.name }) : "";
+}
+
 /** The first of each kind, `most` of them, as items of a list. */
 export function shownExamples(found, chosen, most = MOST) {
   const first = found.filter(({ kind }, place) => !kind || found.findIndex((one) => one.kind === kind) === place).slice(0, most);

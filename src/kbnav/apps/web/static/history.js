@@ -18,9 +18,10 @@ export class History {
     Object.assign(this, { leave, complain, called });
     this.key = `queries ${user}`;
     this.place = document.querySelector("#sessions ul");
-    this.find = h("input", { type: "search", class: "find", placeholder: t("session.find"), "aria-label": t("session.find"), hidden: true, oninput: () => this.show() });
+    this.find = h("input", { type: "search", class: "find", placeholder: t("session.find"), "aria-label": t("session.find"), hidden: true, oninput: () => this.search() });
     this.place.before(this.find);
     this.found = [];
+    this.said = new Set(); // sessions in which what is looked for was asked or answered
     this.going = new Map(); // sessions that are deleted unless somebody thinks better of it
     addEventListener("pagehide", () => this.going.forEach((_, id) => this.remove(id)));
   }
@@ -58,20 +59,33 @@ export class History {
     if (!same) this.show(); // or a menu that somebody has just opened would close
   }
 
+  /** By titles at once, and by questions and answers once the server has looked. */
+  search() {
+    this.show();
+    clearTimeout(this.waiting);
+    this.waiting = setTimeout(async () => {
+      const find = this.find.value.trim();
+      const found = find ? await call(`/api/sessions?${new URLSearchParams({ find })}`).catch(() => []) : [];
+      if (find !== this.find.value.trim()) return;
+      this.said = new Set(found.map((one) => one.id));
+      this.show();
+    }, 250);
+  }
+
   show() {
     const wanted = this.find.value.trim().toLocaleLowerCase();
     const queries = this.queries.map((one) => ({ ...one, title: one.title ?? (one.of && t("session.changed", { title: one.of })) ?? one.name ?? brief(one.query) }));
     const all = [...this.found, ...queries].sort((one, other) => other.made - one.made);
     this.place.closest("aside").hidden = !all.length;
     this.find.hidden = all.length < SEARCHED;
-    const shown = all.filter((one) => `${one.title} ${one.query ?? ""}`.toLocaleLowerCase().includes(wanted));
+    const shown = all.filter((one) => (wanted && this.said.has(one.id)) || `${one.title} ${one.query ?? ""}`.toLocaleLowerCase().includes(wanted));
     this.place.replaceChildren(...shown.map((one) => this.going.has(one.id) ? this.gone(one) : this.item(one)));
   }
 
   item(one) {
     const here = one.query ? !this.current && one.query === kept("query") : one.id === this.current;
     const href = one.query ? `/#${new URLSearchParams({ query: one.query, kb: one.kb })}` : `/s/${encodeURIComponent(one.id)}`;
-    const title = h("a", { href, dir: "auto", "aria-current": here ? "page" : false }, h("span", { class: "title", title: one.query || one.title }, one.title),
+    const title = h("a", { href, "aria-current": here ? "page" : false }, h("span", { class: "title", dir: "auto", title: one.query || one.title }, one.title),
       h("small", {}, h("time", { datetime: new Date(one.made * 1000).toISOString() }, when(one.made)), one.query && ` · ${t("query.write")}`, this.called(one.kb) && ` · ${this.called(one.kb)}`));
     const files = !one.query && Object.entries(FORMS).map(([form, name]) => h("a", { href: `/api/sessions/${encodeURIComponent(one.id)}/${form}`, download: "" }, t("session.file", { form: name })));
     const menu = h("details", { class: "menu" }, h("summary", { "aria-label": t("session.menu", { title: brief(one.title) }), title: t("session.menu_short") }, icon("more")),

@@ -21,7 +21,7 @@ export function menu(label, name, children, named = {}) {
 export function listenToMenus() {
   for (const button of document.querySelectorAll("[data-icon]")) button.prepend(icon(button.dataset.icon));
   const languages = document.getElementById("languages");
-  if (languages && !matchMedia("(max-width: 50rem)").matches) document.getElementById("more").before(languages);
+  if (languages && !matchMedia("(max-width: 50rem), (max-height: 30rem)").matches) document.getElementById("more").before(languages);
   const close = (except) => {
     for (const one of document.querySelectorAll(".menu[open]")) if (!one.contains(except)) one.open = false;
   };
@@ -29,8 +29,10 @@ export function listenToMenus() {
     close(event.target);
     if (event.target.closest(".choices > button, .choices > a")) close(null);
   });
-  document.addEventListener("toggle", ({ target }) => { // in a list that scrolls, to where it is seen whole
+  document.addEventListener("toggle", ({ target }) => { // to where it is seen whole
     if (target.matches("aside .menu[open]")) target.lastElementChild.scrollIntoView({ block: "nearest" });
+    const bar = document.getElementById("ask")?.getBoundingClientRect().top ?? innerHeight;
+    if (target.matches(".foot .menu")) target.classList.toggle("up", target.open && target.getBoundingClientRect().bottom + target.lastElementChild.offsetHeight > bar);
   }, true);
   document.addEventListener("focusin", (event) => close(event.target));
   document.addEventListener("keydown", (event) => {

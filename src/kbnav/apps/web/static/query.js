@@ -6,8 +6,9 @@ import { call, freshName } from "./client.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
 import { QueryEditor } from "./editor.js";
-import { fromCopy } from "./examples.js";
+import { fromCopy, fromPart } from "./examples.js";
 import { laidOut } from "./layout.js";
+import { doubts } from "./readings.js";
 import { keep, kept, showResult } from "./result.js";
 import { language, t } from "./text.js";
 
@@ -90,7 +91,7 @@ export class QueryView {
     this.answer.link ||= found.link;
     this.changed();
     const shown = showResult(result, `/api/results/${encodeURIComponent(result.id)}`, t("query.label"), { query: this.editor.value, labelled: found.query_labelled, key: "view" });
-    this.shown.replaceChildren(absent(result.absence), shown.element, fromCopy(this.base) || "", h("div", { class: "foot" }, shown.files, this.title && this.link));
+    this.shown.replaceChildren(absent(result.absence), ...doubts([], null, undefined, fromPart(this.base, query)), fromCopy(this.base) || "", shown.element, h("div", { class: "foot" }, shown.files, this.title && this.link));
   }
 
   fail(error) {
@@ -110,9 +111,12 @@ export class QueryView {
     const name = freshName();
     this.path = `/api/queries/${name}`;
     const ticking = this.clock();
+    const began = Date.now();
+    let took = "";
     const query = this.editor.value;
     try {
       const found = await call("/api/queries", "POST", { kb: this.run.kb, query, language: this.answer.language || "en", name });
+      took = t("run.seconds", { n: Math.max(0.1, Number(((Date.now() - began) / 1000).toFixed(1))) });
       if (this.typed && (!this.title || [undefined, query].includes(this.ran))) {
         this.show(query, found);
       } else {
@@ -124,7 +128,7 @@ export class QueryView {
     }
     clearInterval(ticking);
     this.stop.hidden = true;
-    this.told.textContent = "";
+    this.told.textContent = took;
     this.button.disabled = false;
   }
 

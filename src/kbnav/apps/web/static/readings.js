@@ -1,15 +1,27 @@
 // How a question was read by rules where no model reads it, and what speaks against an answer.
 
+import { columnName } from "./cells.js";
 import { h } from "./dom.js";
 import { icon } from "./menu.js";
 import { t } from "./text.js";
 
-/** What rules made of the question, and what can be asked instead; `ask` is absent where nothing can. */
-export function understood(read, ask) {
-  if (!read || !(read.text || read.instead.length)) return "";
+const RIGHT_TO_LEFT = /[\u0590-\u08ff]/; // letters whose quotes would turn round among others
+const SHORT = 4; // conditions of a query that are said in a line
+
+/** What a query asks, as the server says it in words, on one line; nothing where that is long. */
+export function inWords(words) {
+  const lines = (words?.lines ?? []).flatMap((one) => (one.inner.length ? one.inner : [one]));
+  if (lines.length > SHORT || lines.some((one) => one.inner.length)) return "";
+  return lines.map((one) => one.text.replace(/\s*[:：]\s*\[answer\]$/, "").replaceAll("[answer]", `[${columnName("answer")}]`)).join("; ");
+}
+
+/** What rules made of the question, or else `words`, and what can be asked instead; `ask` is absent where nothing can. */
+export function understood(read, ask, words = "") {
+  const text = read?.text || words;
+  if (!text && !read?.instead.length) return "";
   return h("div", { class: "read" },
-    read.text && h("p", { class: "soft", dir: "auto" }, t("read.as", { text: read.text })),
-    read.instead.length > 0 && ask && h("p", {}, t("read.instead"), " ", read.instead.map((question) => choice(question, "", () => ask(question)))));
+    text && h("p", { class: "soft", dir: "auto" }, t("read.as", { text })),
+    read?.instead.length > 0 && ask && h("p", {}, t("read.instead"), " ", read.instead.map((question) => choice(question, "", () => ask(question)))));
 }
 
 function ofAll(about) {
@@ -30,14 +42,15 @@ const DOUBTS = {
   several: (about) => t("doubt.several", { about }),
   compared: (about) => t("doubt.compared", ofAll(about)),
   class: (about) => t("doubt.class", ofAll(about)),
+  copy: () => t("doubt.copy"),
 };
 
-/** What speaks against an answer, or with `note` what of a question without one was not understood and is not in the note, in one box: what of the question was not used, and one line for each other kind; one that is newer than this page is told as it came. A whole date says its year. */
-export function doubts(found, read, note = undefined) {
+/** What speaks against an answer, or with `note` what of a question without one was not understood and is not in the note, and `more`, in one box: what of the question was not used, and one line for each other kind; one that is newer than this page is told as it came. A whole date says its year. */
+export function doubts(found, read, note = undefined, more = "") {
   const unused = [...(read?.unused ?? []), ...found.flatMap(({ kind, about }) => (kind === "number" ? about.split(", ") : []))];
-  const words = [...new Set(unused)].filter((word) => !note?.includes(word)).map((word) => t("read.word", { word })).join(" ");
+  const words = [...new Set(unused)].filter((word) => !note?.includes(word)).map((word) => t("read.word", { word })).map((word) => (RIGHT_TO_LEFT.test(word) ? `\u2068${word}\u2069` : word)).join(" ");
   const lines = [words && h("p", { class: "unused", dir: "auto" }, t(note === undefined ? "read.unused" : "read.unread", { words })),
-    ...found.flatMap(({ kind, about, text }) => (["number", "year"].includes(kind) ? [] : [h("p", { dir: "auto" }, DOUBTS[kind]?.(about) ?? text)]))].filter(Boolean);
+    ...found.flatMap(({ kind, about, text }) => (["number", "year"].includes(kind) ? [] : [h("p", { dir: "auto" }, DOUBTS[kind]?.(about) ?? text)])), more && h("p", {}, more)].filter(Boolean);
   return lines.length ? [h("div", { class: "message doubt", role: "note" }, icon("alert"), h("div", {}, lines))] : [];
 }
 

@@ -36,14 +36,15 @@ class ResultView {
     this.state = { start: 0, sort: "", descending: false, find: "", total: result.rows };
     this.asked = 0; // pages
     this.body = h("tbody");
-    this.heads = result.columns.map((name) => h("th", { scope: "col" },
-      h("button", { type: "button", class: "sort", onclick: () => this.sortBy(name) }, columnName(name, result.ranking))));
+    const head = (name) => (result.rows > 1 ? h("button", { type: "button", class: "sort", onclick: () => this.sortBy(name) }, columnName(name, result.ranking)) : columnName(name, result.ranking));
+    this.heads = result.columns.map((name) => h("th", { scope: "col" }, head(name)));
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     const table = h("table", { class: "rows" }, h("thead", {}, h("tr", {}, this.heads, h("td"))), this.body);
     this.tabs = h("div", { class: "tabs", role: "group", "aria-label": t("view.choose") });
     this.drawn = h("div", { hidden: true });
     this.table = h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": t("rows.region") }, table);
-    this.element = h("div", { class: "result" }, this.head(), this.table, this.drawn, this.problem, result.cut && h("p", { class: "soft" }, result.cut), this.pages = this.pager());
+    this.element = h("div", { class: result.rows === 1 && result.columns.length === 1 ? "result single" : "result" }, this.head(), this.table, this.drawn, this.problem, result.cut && h("p", { class: "soft" }, result.cut), this.pages = this.pager());
+    this.table.style.minHeight = `${2.1 * Math.min(result.rows, PAGE)}rem`; // until they are there
     this.load();
   }
 
@@ -114,6 +115,7 @@ class ResultView {
       if (turn !== this.asked) return; // another page was asked for meanwhile
       this.numbers = page.numbers;
       this.show(page);
+      this.table.style.minHeight = "";
       if (!this.kinds) this.offer(page.rows);
       this.state.total = page.total;
       this.problem.hidden = true;

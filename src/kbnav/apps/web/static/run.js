@@ -7,11 +7,11 @@ import { readable } from "./cells.js";
 import { call } from "./client.js";
 import { copyButton } from "./copy.js";
 import { h, heading } from "./dom.js";
-import { fromCopy } from "./examples.js";
+import { fromCopy, fromPart } from "./examples.js";
 import { icon, menu } from "./menu.js";
 import { complain } from "./notices.js";
 import { QueryView } from "./query.js";
-import { doubts, understood } from "./readings.js";
+import { doubts, inWords, understood } from "./readings.js";
 import { kept, showResult } from "./result.js";
 import { Steps, toolName } from "./steps.js";
 import { language, t } from "./text.js";
@@ -35,7 +35,8 @@ export class RunView {
     this.steps = new Steps();
     this.awaited = new Awaited(thinking(run, offered), run.now - Date.now() / 1000);
     this.words = h("div", { class: "words" });
-    this.found = h("div", { onsingle: ({ detail }) => this.once(detail) });
+    this.later = Boolean(offered.share || document.querySelector("#runs .run:not(.typed)")); // what it says is not to be read without what was said before
+    this.found = h("div", { class: "found", onsingle: ({ detail }) => this.once(detail) });
     this.answer = h("div", { class: "answer" }, this.words, this.steps.element, this.found);
     this.element = h("section", { class: "run", id: run.id, "data-kb": run.kb, "aria-label": run.question, "aria-busy": "true" },
       heading(run.question),
@@ -119,20 +120,21 @@ export class RunView {
     this.steps.tell(this.spent(answer));
     const base = this.offered.share ? `/api/shared/${encodeURIComponent(this.offered.share)}` : answer.result && `/api/results/${encodeURIComponent(answer.result.id)}`;
     const head = HEADS[answer.status];
+    const served = this.offered.kbs.find((one) => one.key === this.run.kb);
     const nothing = answer.status === "no answer" && this.run.model === "offline";
     this.words.replaceChildren(
       head ? h("p", { class: "head" }, head) : "",
-      ...doubts(answer.doubts ?? [], answer.understood, answer.status === "no answer" ? answer.note : undefined),
+      ...doubts(answer.doubts ?? [], answer.understood, answer.status === "no answer" ? answer.note : undefined, fromPart(served, answer.query)),
       answer.text ? h("p", { class: "text", dir: "auto", "data-said": answer.text }, readable(answer.text)) : "",
       answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "",
       nothing && !answer.note ? h("p", { class: "note" }, t("offline.unanswered")) : "",
-      understood(answer.understood, this.ask),
+      understood(answer.understood, this.ask, this.later ? inWords(answer.query_words) : ""),
       (nothing && this.holds?.()) || "");
     const result = answer.result && showResult(answer.result, base, this.run.question, { query: answer.query, labelled: answer.query_labelled, absence: answer.absence, key: this.offered.share ? "view" : this.run.id });
     this.found.replaceChildren(
+      (result && fromCopy(served)) || "",
       result?.element ?? "",
       answer.status === "stopped" ? "" : absent(answer.absence, answer.result?.columns.join() === "boolean"),
-      result && fromCopy(this.offered.kbs.find((one) => one.key === this.run.kb)) || "",
       this.foot(answer.text, result),
       answer.query ? new QueryView(this.run, answer, this.offered).element : "",
       this.steps.element);

@@ -1,6 +1,6 @@
 // Pictures of a result: a map, a timeline, a chart, a graph, its images. Each is drawn by a library that is loaded when it is first shown.
 
-import { dated, fileName, isPicture, located, pointOf } from "./cells.js";
+import { columnName, dated, fileName, isPicture, located, pointOf } from "./cells.js";
 import { call } from "./client.js";
 import { h, link } from "./dom.js";
 import { t } from "./text.js";
@@ -11,9 +11,16 @@ const STATED = 20; // rows whose statements are drawn
 const FEW = 60; // places that need no clusters but where they lie on each other
 const SIDES = [["right", 9, 0], ["left", -9, 0], ["top", 0, -9], ["bottom", 0, 9], ["right", 7, -10], ["right", 7, 10], ["left", -7, -10], ["left", -7, 10]]; // of a place, where its name may stand, and how far from it
 const LETTERS = 12; // pixels of a graph's letters
+const DOT = 14; // pixels of a graph's things
+const MANY = 12; // things of a graph that want a high box
+const HUB = 6; // links of a thing whose name may cover others
+const GAP = 8; // pixels between them
+const FULL = 0.7; // of a box, up to which names are moved apart
 const NEAR = 1.3; // how far a small graph is enlarged
 const LINES = 6; // that colours tell apart
-const KINDS = ["ink", "accent", "bad", "good", "code-word", "code-name"]; // colours of a graph's links, by what they state
+const KINDS = ["ink", "code-word", "code-name", "good", "bad", "accent"]; // colours of a graph's links, by what they state
+const SHAPES = [["ellipse", "accent", "●"], ["rectangle", "bad", "■"], ["diamond", "good", "◆"], ["triangle", "code-word", "▲"], ["hexagon", "code-name", "⬢"]]; // of a graph's things, by their column
+const NAMED = ["", "above", "after", "before"]; // where the name of a thing may stand: below it where nothing is said
 const STROKES = ["solid", "dashed", "dotted"];
 const DRAWN = { map: drawMap, timeline: drawTimeline, chart: drawChart, graph: drawGraph, images: showImages };
 const SERVICE = { map: "map", timeline: "timeline", graph: "graph", imagegrid: "images", table: "table", tree: "graph" };
@@ -82,10 +89,12 @@ function named(row, kinds) {
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
 async function drawMap({ rows, kinds }, box) {
-  const [{ default: L }, rings] = await Promise.all([import("./vendor/leaflet.js"), fetch("/static/vendor/land.json").then((response) => response.json()), styled()]);
+  const [{ default: L }, { land, borders }] = await Promise.all([import("./vendor/leaflet.js"), fetch("/static/vendor/land.json").then((response) => response.json()), styled()]);
   const at = kinds.indexOf("point");
   const map = L.map(box, { attributionControl: false, zoomSnap: 0.25, minZoom: 1, maxZoom: 14, maxBounds: [[-88, -220], [88, 220]] });
-  L.polygon(rings.flatMap(outlines), { className: "land", interactive: false, stroke: false, renderer: L.svg({ padding: 1 }) }).addTo(map);
+  const drawn = { interactive: false, renderer: L.svg({ padding: 1 }) };
+  L.polygon(land.flatMap(outlines), { className: "land", stroke: false, ...drawn }).addTo(map);
+  L.polyline(borders.flatMap(outlines), { className: "borders", weight: 1, ...drawn }).addTo(map);
   const marks = L.markerClusterGroup({ showCoverageOnHover: false, maxClusterRadius: rows.length > FEW ? 40 : 28,
     iconCreateFunction: (cluster) => L.divIcon({ className: "cluster", html: String(cluster.getChildCount()), iconSize: [32, 32] }) });
   for (const row of rows) {
@@ -120,7 +129,7 @@ function uncrowd(box, marks) {
   }
 }
 
-/** A ring of tenths of degrees as latitudes and longitudes; one across the date line at both of its sides. */
+/** A ring or a line of tenths of degrees as latitudes and longitudes; one across the date line at both of its sides. */
 function outlines(ring) {
   let turn = 0;
   const points = Array.from({ length: ring.length / 2 }, (_, place) => {
@@ -146,22 +155,24 @@ async function plot(box, spec, label) {
   const config = { background: null, font: "system-ui, sans-serif", view: { stroke: null }, mark: { color: accent }, rule: { color: accent },
     axis: { labelColor: ink, titleColor: soft, gridColor: line, domainColor: line, tickColor: line, labelFontSize: 12, labelLimit: Math.max(150, box.clientWidth / 3) },
     legend: { labelColor: ink, titleColor: soft, orient: "bottom", columns: 2 } };
-  const sized = { width: Math.max(280, box.clientWidth - 8), autosize: { type: "fit-x", contains: "padding" }, ...spec };
+  const wide = () => Math.max(280, box.clientWidth - 8);
+  const sized = { width: wide(), autosize: { type: "fit-x", contains: "padding" }, ...spec };
   const view = new View(parse(compile({ $schema: "", description: label, config, ...sized }, { logger: quiet }).spec, null, { ast: true }), { expr: expressionInterpreter, renderer: "svg", container: box });
   await view.runAsync();
+  new ResizeObserver(() => box.clientWidth && view.width(wide()).runAsync()).observe(box);
   Object.entries({ tabindex: 0, role: "group", "aria-label": label }).forEach(([name, value]) => box.setAttribute(name, value));
   return label;
 }
 
-/** Years with the month and the day as a fraction; that before 1 is 0. */
+/** Years with the month and the day as a fraction; that before 1 is -1, or round ones before Christ would have no mark. */
 function year(cell) {
   const [, whole, month = 1, day = 1] = /^([+-]?\d+)(?:-(\d\d))?(?:-(\d\d))?/.exec(cell?.kind === "date" || cell?.kind === "number" ? cell.text : "") ?? [];
-  return whole === undefined ? undefined : Number(whole) + (month - 1) / 12 + (day - 1) / 365;
+  return whole === undefined ? undefined : Number(whole) - (whole <= 0) + (month - 1) / 12 + (day - 1) / 365;
 }
 
 function timeAxis(title) {
   const before = JSON.stringify(t("timeline.bc", { year: "#" })).split("#");
-  return { title, tickMinStep: 1, labelExpr: `datum.value > 0 ? format(datum.value, 'd') : ${before[0]}" + format(1 - datum.value, 'd') + "${before[1]}`, tickCount: 6 };
+  return { title, tickMinStep: 1, labelExpr: `datum.value > 0 ? format(datum.value, 'd') : ${before[0]}" + format(max(1, -datum.value), 'd') + "${before[1]}`, tickCount: 6 };
 }
 
 function drawTimeline({ columns, rows, kinds }, box) {
@@ -202,7 +213,7 @@ function drawChart({ columns, rows, kinds }, box) {
 async function drawGraph({ base, columns, rows, numbers, labelled }, box) {
   const { entities, relations: [relation] } = thingsOf(columns, rows);
   const listed = entities.length < 2;
-  const between = (row, { from, to, text }) => (linkable(row[from]) && linkable(row[to]) ? [{ from: row[from], to: row[to], text: row[relation]?.text ?? text }] : []);
+  const between = (row, { from, to, text }) => (linkable(row[from]) && linkable(row[to]) ? [{ from: row[from], to: row[to], text: row[relation]?.text ?? text, groups: [columns[from], columns[to]] }] : []);
   const stated = relation === undefined ? statedOf(columns, entities, labelled) : [{ from: entities[0], to: entities[1] }];
   const found = listed ? await evidenced(base, numbers.slice(0, STATED)) : rows.flatMap((row) => stated.flatMap((one) => between(row, one)));
   const links = [...new Map(found.map((one, place) => [one.from.id && one.to.id ? `${one.from.id} ${one.to.id} ${one.text}` : place, one])).values()];
@@ -210,66 +221,37 @@ async function drawGraph({ base, columns, rows, numbers, labelled }, box) {
     box.remove();
     return t("graph.none");
   }
+  const own = new Set(listed ? rows.map((row) => row[entities[0]]?.id) : []);
   const nodes = new Map();
-  const key = (cell) => {
+  const key = (cell, group) => {
     const unknown = cell.kind === "unknown"; // each another one
     const id = unknown ? `unknown ${nodes.size}` : cell.id;
-    nodes.set(id, { data: { id, text: unknown ? t("cell.unknown") : cell.text, href: cell.href ?? "", kind: unknown ? "unknown" : "thing" } });
+    if (!nodes.has(id)) nodes.set(id, { data: { id, text: unknown ? t("cell.unknown") : cell.text, href: cell.href ?? "", group: unknown ? "" : own.has(id) ? columns[entities[0]] : group } });
     return id;
   };
-  const edges = links.map((one) => ({ data: { source: key(one.from), target: key(one.to), text: one.text } }));
-  if (!document.getElementById("__________cytoscape_stylesheet")) document.head.append(h("meta", { id: "__________cytoscape_stylesheet" })); // or it would write a style that the policy refuses
-  const { default: cytoscape } = await import("./vendor/cytoscape.js");
-  const [ink, soft, edge, sea, accent] = ["ink", "soft", "edge", "sea", "accent"].map(colour);
+  const edges = links.map(({ from, to, text, groups: [of, by] = ["", text] }) => ({ data: { source: key(from, of), target: key(to, by), text } }));
   const count = (name) => links.filter((one) => one.text === name).length;
   const names = [...new Set(links.map((one) => one.text))].sort((one, other) => count(other) - count(one)); // one alone is said above the graph
   const kinds = names.length > 1 ? names.slice(0, KINDS.length) : [];
-  const text = { color: ink, "text-max-width": 150, "text-wrap": "wrap" };
-  const graph = cytoscape({ container: box, elements: [...nodes.values(), ...edges], minZoom: 0.05, maxZoom: 3,
-    style: [{ selector: "node", style: { ...text, label: "data(text)", width: 16, height: 16, "background-color": accent, "text-valign": "bottom", "text-margin-y": 3, "text-background-color": sea, "text-background-opacity": 0.8, "text-background-padding": 1 } },
-      { selector: "node[kind = 'unknown']", style: { shape: "round-rectangle", "background-color": soft } },
+  const groups = [...new Set([...nodes.values()].map((node) => node.data.group))].filter(Boolean).slice(0, SHAPES.length);
+  const { default: cytoscape } = await loadedCytoscape();
+  const [ink, soft, edge, sea] = ["ink", "soft", "edge", "sea"].map(colour);
+  const text = { color: ink, "text-wrap": "wrap", "text-background-color": sea };
+  const equals = (kind, name) => `${kind} = ${JSON.stringify(name)}`;
+  box.classList.toggle("many", nodes.size > MANY);
+  const graph = cytoscape({ container: box, elements: [...nodes.values(), ...edges], minZoom: 0.5, maxZoom: 20,
+    style: [{ selector: "node", style: { ...text, label: "data(text)", "background-color": soft, shape: "round-rectangle", "text-valign": "bottom", "text-margin-y": 3, "text-background-opacity": 0.8, "text-background-padding": 1 } },
+      ...groups.map((name, place) => ({ selector: `node[${equals("group", name)}]`, style: { shape: SHAPES[place][0], "background-color": colour(SHAPES[place][1]) } })),
       { selector: ".above", style: { "text-valign": "top", "text-margin-y": -3 } },
+      { selector: ".after", style: { "text-valign": "center", "text-halign": "right", "text-margin-x": 3, "text-margin-y": 0 } },
+      { selector: ".before", style: { "text-valign": "center", "text-halign": "left", "text-margin-x": -3, "text-margin-y": 0 } },
       { selector: ".crowded", style: { "text-opacity": 0, "text-background-opacity": 0 } },
-      { selector: "edge", style: { ...text, label: names.length > 1 ? "data(text)" : "", color: soft, width: 1.5, "line-color": edge, "target-arrow-color": edge, "target-arrow-shape": "triangle", "curve-style": "bezier", "text-rotation": "autorotate", "text-background-color": sea, "text-background-opacity": 1, "text-background-padding": 2 } },
-      ...kinds.map((name, place) => ({ selector: `edge[text = ${JSON.stringify(name)}]`, style: { "line-color": colour(KINDS[place]), "target-arrow-color": colour(KINDS[place]), "line-style": STROKES[place % STROKES.length] } }))],
+      { selector: "edge", style: { ...text, label: names.length > 1 ? "data(text)" : "", color: soft, "line-color": edge, "target-arrow-color": edge, "target-arrow-shape": "triangle", "curve-style": "bezier", "text-rotation": "autorotate", "text-background-opacity": 1, "text-background-padding": 2 } },
+      ...kinds.map((name, place) => ({ selector: `edge[${equals("text", name)}]`, style: { "line-color": colour(KINDS[place]), "target-arrow-color": colour(KINDS[place]), "line-style": STROKES[place % STROKES.length] } }))],
     layout: { name: "fcose", animate: false, randomize: true, nodeSeparation: 60, idealEdgeLength: edges.length > 60 ? 60 : 90, nodeDimensionsIncludeLabels: true } });
-  const { w, h: high } = graph.elements().boundingBox();
-  if (w > high === box.clientWidth < box.clientHeight) { // as high or wide as the place
-    graph.nodes().positions((node) => ({ x: node.position("y"), y: node.position("x") }));
-  }
-  const wider = box.clientWidth / box.clientHeight / (graph.elements().boundingBox().w / graph.elements().boundingBox().h);
-  graph.nodes().positions((node) => ({ x: node.position("x") * Math.min(2, Math.max(1, wider)), y: node.position("y") * Math.min(2, Math.max(1, 1 / wider)) })); // names need the room
-  const size = () => graph.style().selector("node, edge").style("font-size", Math.min(40, Math.max(LETTERS, LETTERS / graph.zoom()))).selector("edge").style({ width: 1.5 / Math.min(1, graph.zoom()), "arrow-scale": 0.7 / Math.min(1, graph.zoom()) }).update(); // as large on the screen however far away
-  graph.fit();
-  size();
-  graph.fit(undefined, 12);
-  if (graph.zoom() > NEAR) graph.zoom(NEAR).center();
-  const ordered = graph.nodes().sort((one, other) => other.degree() - one.degree());
-  const boxed = (one, options) => {
-    const { x1: left, x2: right, y1: top, y2: bottom } = one.boundingBox(options);
-    return { one, left, right, top, bottom };
-  };
-  const uncrowded = () => { // the names that have room below or above, those of many links first, then those of the links
-    const taken = graph.nodes().map((node) => boxed(node, { includeLabels: false }));
-    for (const one of names.length > 1 ? [...ordered, ...graph.edges()] : ordered) {
-      const room = (above) => {
-        if (one.isNode()) one.toggleClass("above", above);
-        const own = boxed(one, { includeNodes: false, includeEdges: false });
-        return !taken.some((other) => other.one !== one && meet(other, own)) && taken.push(own);
-      };
-      one.toggleClass("crowded", !(room(false) || (one.isNode() && room(true))));
-    }
-  };
-  let waiting = 0;
-  const sized = () => {
-    size();
-    clearTimeout(waiting);
-    waiting = setTimeout(uncrowded, 50);
-  };
-  sized();
-  graph.on("zoom", sized);
+  const fit = fitted(graph, box, names.length > 1);
   const zoom = (by) => graph.zoom({ level: graph.zoom() * by, renderedPosition: { x: box.clientWidth / 2, y: box.clientHeight / 2 } });
-  const keys = { "+": () => zoom(1.25), "-": () => zoom(0.8), 0: () => graph.fit(), ArrowLeft: () => graph.panBy({ x: 40, y: 0 }), ArrowRight: () => graph.panBy({ x: -40, y: 0 }),
+  const keys = { "+": () => zoom(1.25), "-": () => zoom(0.8), 0: fit, ArrowLeft: () => graph.panBy({ x: 40, y: 0 }), ArrowRight: () => graph.panBy({ x: -40, y: 0 }),
     ArrowUp: () => graph.panBy({ x: 0, y: 40 }), ArrowDown: () => graph.panBy({ x: 0, y: -40 }) };
   box.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
@@ -278,11 +260,103 @@ async function drawGraph({ base, columns, rows, numbers, labelled }, box) {
   });
   const button = (key, text, name) => h("button", { type: "button", title: t(name), "aria-label": t(name), onclick: keys[key] }, text);
   box.before(h("p", { class: "tools zoom" }, button("+", "+", "graph.nearer"), button("-", "−", "graph.farther"), button("0", t("graph.whole"), "graph.whole")));
-  box.before(h("p", { class: "keys" }, kinds.map((name, place) => h("span", { class: `${KINDS[place]} ${STROKES[place % STROKES.length]}` }, name)), names.length > KINDS.length && h("span", {}, "…")));
-  graph.on("tap", "node[href != '']", ({ target }) => window.open(target.data("href"), "_blank", "noopener"));
+  box.before(h("p", { class: "keys" }, groups.length > 1 && groups.filter((name) => !kinds.includes(name)).map((name) => h("span", {}, shape(SHAPES[groups.indexOf(name)]), " ", columnName(name))),
+    kinds.map((name, place) => h("span", { class: `link ${KINDS[place]} ${STROKES[place % STROKES.length]}` }, name, listed && groups.includes(name) && [" ", shape(SHAPES[groups.indexOf(name)])])), names.length > KINDS.length && "…"));
+  graph.on("mouseover", "node", ({ target }) => target.removeClass("crowded"));
+  graph.on("tap", "node", ({ target }) => { // a finger is first told whose page it would open
+    if (target.hasClass("crowded")) target.removeClass("crowded");
+    else if (target.data("href")) window.open(target.data("href"), "_blank", "noopener");
+  });
   const label = [t("graph.label", { n: edges.length }), names.length === 1 && names[0], listed && numbers.length > STATED && t("graph.rows", { n: STATED })].filter(Boolean).join(" · ");
   Object.entries({ tabindex: 0, role: "group", "aria-label": `${label}: ${[...nodes.values()].slice(0, 30).map((node) => node.data.text).join(", ")}` }).forEach(([name, value]) => box.setAttribute(name, value));
   return label;
+}
+
+const shape = ([, name, sign]) => h("span", { class: `shape ${name}`, "aria-hidden": "true" }, sign);
+
+function loadedCytoscape() {
+  if (!document.getElementById("__________cytoscape_stylesheet")) document.head.append(h("meta", { id: "__________cytoscape_stylesheet" })); // or it would write a style that the policy refuses
+  return import("./vendor/cytoscape.js");
+}
+
+/** Fit a graph into its box, again whenever that changes and by what is returned; with the names of what has room, of its links too where they are `told`. */
+function fitted(graph, box, told) {
+  const first = new Map(graph.nodes().map((one) => [one, { ...one.position() }])); // as it was laid out
+  const dot = DOT * Math.min(1, Math.sqrt(60 / first.size));
+  const widest = () => Math.min(150, box.clientWidth / 4); // of names
+  const size = () => { // as large on the screen however far away
+    const far = 1 / graph.zoom();
+    graph.style().selector("node, edge").style({ "font-size": LETTERS * far, "text-max-width": widest() * far })
+      .selector("node").style({ width: dot * far, height: dot * far }).selector("edge").style({ width: 1.5 * far, "arrow-scale": 0.7 * far }).update();
+  };
+  const boxed = (one, options) => {
+    const { x1: left, x2: right, y1: top, y2: bottom } = one.boundingBox(options);
+    return { one, left, right, top, bottom };
+  };
+  const place = () => { // across the box, turned where that is higher than wide and the graph is not
+    const along = (axis) => [...first.values()].map((at) => at[axis]);
+    const [start, length] = ["x", "y"].reduce(([low, long], axis) => [{ ...low, [axis]: Math.min(...along(axis)) }, { ...long, [axis]: Math.max(1, Math.max(...along(axis)) - Math.min(...along(axis))) }], [{}, {}]);
+    const room = { x: box.clientWidth - widest(), y: box.clientHeight - 5 * LETTERS };
+    const from = length.x > length.y === room.x > room.y ? { x: "x", y: "y" } : { x: "y", y: "x" };
+    const put = (at, axis) => (at[from[axis]] - start[from[axis]] - length[from[axis]] / 2) * Math.min(NEAR, room[axis] / length[from[axis]]) + room[axis] / 2;
+    for (const [one, at] of first) one.position({ x: put(at, "x") + widest() / 2, y: put(at, "y") + 2 * LETTERS });
+  };
+  const spread = () => { // things whose names lie on each other move apart
+    const places = graph.nodes().removeClass("above after before").map((one) => {
+      const { left, right, top, bottom } = boxed(one);
+      const [x, y] = [(left + right) / 2, (top + bottom) / 2];
+      return { one, x, y, w: right - left + GAP, h: bottom - top + GAP, dx: one.position("x") - x, dy: one.position("y") - y };
+    });
+    const within = (value, size, room) => Math.min(room - size / 2, Math.max(size / 2, value));
+    const full = places.reduce((sum, one) => sum + one.w * one.h, 0) > FULL * box.clientWidth * box.clientHeight;
+    for (let turn = 0; turn < 200 && !full; turn++) {
+      for (const [at, a] of places.entries()) for (const b of places.slice(at + 1)) {
+        const [over, under] = [(a.w + b.w) / 2 - Math.abs(a.x - b.x), (a.h + b.h) / 2 - Math.abs(a.y - b.y)];
+        if (over <= 0 || under <= 0) continue;
+        const [axis, by] = over < under ? ["x", over / 2] : ["y", under / 2];
+        const sign = a[axis] < b[axis] ? 1 : -1;
+        a[axis] -= sign * by;
+        b[axis] += sign * by;
+      }
+      for (const one of places) Object.assign(one, { x: within(one.x, one.w, box.clientWidth), y: within(one.y, one.h, box.clientHeight) });
+    }
+    for (const { one, x, y, dx, dy } of places) one.position({ x: x + dx, y: y + dy });
+  };
+  const ordered = graph.nodes().sort((one, other) => other.degree() - one.degree());
+  const uncrowded = () => { // those of many links first, then the links
+    const { x1, x2, y1, y2 } = graph.extent();
+    const [dots, taken] = [graph.nodes().map((node) => boxed(node, { includeLabels: false })), []];
+    const cut = (one, { left, right, top, bottom }) => [[left, right, x1, x2, one.position("x")], [top, bottom, y1, y2, one.position("y")]].some(([low, high, from, to, at]) => at > from && at < to && (low < from || high > to));
+    for (const one of told ? [...ordered, ...graph.edges()] : ordered) {
+      const room = (side) => {
+        if (one.isNode()) one.removeClass("above after before").addClass(side);
+        const own = boxed(one, { includeNodes: false, includeEdges: false });
+        const others = one.isNode() && one.degree() >= HUB ? taken : [...taken, ...dots];
+        return !(one.isNode() && cut(one, own)) && !others.some((other) => other.one !== one && meet(other, own)) && taken.push(own);
+      };
+      one.toggleClass("crowded", !(one.isNode() ? NAMED : [""]).some(room));
+    }
+  };
+  let waiting = 0;
+  const sized = () => {
+    size();
+    clearTimeout(waiting);
+    waiting = setTimeout(uncrowded, 50);
+  };
+  const fit = () => {
+    graph.viewport({ zoom: 1, pan: { x: 0, y: 0 } });
+    place();
+    size();
+    spread();
+    sized();
+  };
+  graph.on("zoom", sized);
+  new ResizeObserver(() => { // begins by the size that it has
+    if (!box.clientWidth) return;
+    graph.resize();
+    fit();
+  }).observe(box);
+  return fit;
 }
 
 /** What a query states between columns of things, by names behind comments on its ids; of a column of which it states nothing, that it is in the row of the first. */

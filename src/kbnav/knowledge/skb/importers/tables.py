@@ -20,7 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, field_validator, model_validator
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.importers.files import EDGES, JSON, NODES, Duplicates, Given, Origin, Reject
@@ -108,12 +108,20 @@ class Table(_File):
     """What is put before the ids, to tell them from those of another table."""
     raw: tuple[str, ...] = ()
     """Columns that stay text, whatever they look like."""
+    rename: tuple[tuple[str, str], ...] = ()
+    """Columns, and the names of the document's fields that they become; the other keys say columns."""
+
+    @field_validator("rename", mode="before")
+    @classmethod
+    def _pairs(cls, given: object) -> object:
+        return tuple(given.items()) if isinstance(given, dict) else given  # a table of TOML
 
     @property
     def named(self) -> list[str]:
         """Every column that the mapping names."""
         single = [self.id, self.name, self.type_column]
-        return [column for column in (*single, *self.text, *self.raw, *(edge.column for edge in self.edges)) if column]
+        several = (*self.text, *self.raw, *(edge.column for edge in self.edges), *dict(self.rename))
+        return [column for column in (*single, *several) if column]
 
     def fields(self, record: Record) -> Iterable[str]:
         """The columns of a row that are the document."""
@@ -129,7 +137,7 @@ class Table(_File):
         kind = self.type_column or next((one for one in TYPE_FIELDS if one in record), "")
         fields: dict[str, Any] = {}
         for key in self.fields(record):
-            column = columns.get(key) or Column(key)
+            column = columns.get(key) or Column(dict(self.rename).get(key, key))
             fields[column.name] = column.value(record.get(key))
         deleted = cell_text(record.get(DELETED)).lower()
         if deleted in ("", "false", "true"):  # else it is a field like any other
@@ -307,11 +315,14 @@ class TableSource:
         rows = self._first(table)
         kept = {*table.raw, *self.alias_fields, DELETED}
         names = [name for name in (table.fields(rows[0]) if rows else ()) if name not in kept]
-        return {name: column_of(name, [row.get(name) for row in rows]) for name in names}
+        called = {name: name for name in names} | dict(table.rename)
+        return {name: column_of(called[name], [row.get(name) for row in rows]) for name in names}
 
     def _first(self, given: Table | Links) -> list[Record]:
-        reject: Reject = (lambda _error, _line: None) if self.bad else _stop
-        found = (record for one in given.file.matching() for _, record in records(one, self.memory, reject))
+        def passed(_error: DataError, _line: str) -> None:
+            """A build stops at a line that cannot be read when it comes to it."""
+
+        found = (record for one in given.file.matching() for _, record in records(one, self.memory, passed))
         return list(map(given.without_empty, islice(found, _SAMPLED)))
 
     def check(self) -> None:
@@ -325,10 +336,11 @@ class TableSource:
         files: list[Table | Links] = [*self._tables, *self._links]
         for one in files:
             columns, found = self._columns(one) if isinstance(one, Table) else {}, {}
+            called = dict(one.rename) if isinstance(one, Table) else {}
             rows = self._first(one)
             kept = (one.of(rows[0]).named if isinstance(one, Links) else one.text and one.named) if rows else ()
             for name in dict.fromkeys(key for row in rows for key in row):
-                column = columns.get(name) or Column(name)
+                column = columns.get(name) or Column(called.get(name, name))
                 values = [column.value(row[name]) for row in rows if row.get(name) not in (None, "")]
                 kinds = sorted({type(value).__name__ for value in values} - {"str"})
                 kind = column.says if column.way or column.why else " or ".join(kinds)
@@ -351,8 +363,8 @@ class TableSource:
             )
 
             def reject(error: DataError, line: str) -> None:
-                if losses is not None and kept:
-                    losses.add(f"line that cannot be read (all are in {self.bad})", str(error))
+                if losses is not None and kept and self.bad:
+                    losses.add(f"line that cannot be read (all are in {self.bad.name})", str(error))
                     kept.write(json.dumps({"reason": str(error), "line": line.rstrip("\r\n")}) + "\n")
 
             for file in table.file.matching():

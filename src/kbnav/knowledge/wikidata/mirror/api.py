@@ -27,7 +27,7 @@ Body = dict[str, Any]
 
 _DATATYPES = {f"{v.WIKIBASE}{iri}": name for name, iri in v.DATATYPES.items()}
 _RANKS = {rank.value: name for name, rank in v.RANKS.items()}
-_NAMES = (v.RDFS_LABEL, v.DESCRIPTION, v.ALT_LABEL)
+_NAMES = (v.RDFS_LABEL, v.DESCRIPTION)
 _TITLES = {"item": "", "property": "Property:"}
 _NAMESPACES = {"item": 0, "property": 120}
 _PROPS = ("labels", "descriptions", "aliases", "claims", "datatype")
@@ -64,11 +64,11 @@ class Documents:
         return found
 
     def document(self, entity_id: str, *, names_only: bool = False) -> Body:
-        """The document of an entity that is there; ``names_only`` leaves its statements out: most want labels alone."""
+        """The document of an entity that is there; ``names_only`` leaves out its statements and aliases."""
         kind = v.entity_kind(entity_id)
         facts = self._facts(NamedNode(self._n.wd + entity_id), _NAMES if names_only else (None,))
         texts: dict[str, dict[str, list[Body]]] = {}
-        for predicate in _NAMES:
+        for predicate in (*_NAMES, v.ALT_LABEL):
             by_language: dict[str, list[Body]] = defaultdict(list)
             for term in facts.get(predicate.value, ()):
                 if isinstance(term, Literal) and term.language:
@@ -241,7 +241,7 @@ class MirrorApi:
             if not target:
                 entities[entity_id] = {"id": entity_id, "missing": ""}
                 continue
-            document = self._documents.document(target, names_only="claims" not in props)
+            document = self._documents.document(target, names_only=props.isdisjoint({"claims", "aliases"}))
             for name in ("labels", "descriptions", "aliases"):
                 document[name] = {code: text for code, text in document[name].items() if code in (languages or {code})}
             kept = {name: document[name] for name in ("type", "id", *_PROPS) if name in document}
