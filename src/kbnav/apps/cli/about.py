@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kbnav.apps.cli.options import Json, Kb, argument, load
+from kbnav.apps.cli.options import Json, Kbs, argument, load
 from kbnav.apps.cli.terminal import print_json
 from kbnav.apps.console import printable
 from kbnav.errors import UsageError
@@ -106,7 +106,7 @@ def print_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]])
     console.print()
 
 
-def check(kb: Kb = None, as_json: Json = False) -> None:
+def check(kb: Kbs = None, as_json: Json = False) -> None:
     """Try every interface of a knowledge base: what works, what it costs, and what to set.
 
     The exit code is 0 where an agent has all that it needs, and 1 where some of that fails. It is 2 for wrong use,
