@@ -118,6 +118,7 @@ WRONG = {"f1": 0.5, "em": 0.0}
         ("extra properties", answered(table("Q1"), RIGHT.replace("}", "; wdt:P27 wd:Q2 }")), WRONG),
         ("other query", answered(table("Q1"), "SELECT ?x { ?x wdt:P31 wd:Q5 OPTIONAL { ?x wdt:P21 ?y } }"), WRONG),
         ("other query", answered(table("Q1"), "SELECT ?x {"), WRONG),
+        ("other rows", answered(table("Q1")), WRONG),
         ("no gold", answered(table("Q1"), RIGHT), None),
     ],
 )

@@ -146,17 +146,36 @@ def test_a_p_at_the_floor_of_the_exchanges_is_shown_as_a_bound(tmp_path, monkeyp
     assert shown in Cli(monkeypatch, capsys).out("eval", "compare", *runs)
 
 
-@pytest.mark.parametrize("number", [74, "74", "+74.0"])
-def test_a_number_is_the_golds_and_names_for_ids_are_warned_of(tmp_path, monkeypatch, capsys, caplog, number):
-    literal = {"type": "literal", "value": "74", "datatype": "http://www.w3.org/2001/XMLSchema#decimal"}
-    gold = [{"id": "x", "question": "x", "answers": [{"n": literal}]}, {"id": "y", "question": "y", "answers": ["Q1"]}]
-    (tmp_path / "gold.jsonl").write_text("\n".join(map(json.dumps, gold)))
-    (tmp_path / "a.json").write_text(json.dumps([{"id": "x", "answers": [number]}, {"id": "y", "answers": ["Ann"]}]))
+_XSD, _WKT = "http://www.w3.org/2001/XMLSchema#", "http://www.opengis.net/ont/geosparql#wktLiteral"
+
+
+@pytest.mark.parametrize(
+    ("given", "gold", "right"),
+    [
+        (74, ("74", _XSD + "decimal"), 1),
+        ("+74.0", ("74", _XSD + "decimal"), 1),
+        ("1898-01-01", ("1898-01-01T00:00:00Z", _XSD + "dateTime"), 1),
+        ("1898-01-01T00:00:00Z", ("1898-01-01", _XSD + "date"), 1),
+        ("1898", ("1898-01-01T00:00:00Z", _XSD + "dateTime"), 0),
+        ("1898-01-02", ("1898-01-01T00:00:00Z", _XSD + "dateTime"), 0),
+        ("Bär", ("Bär", None, "de"), 1),
+        ("bär", ("Bär", None, "de"), 0),
+        ("POINT (8.0 51.90)", ("Point(8 51.9)", _WKT), 1),
+        ("Point(51.9 8)", ("Point(8 51.9)", _WKT), 0),
+    ],
+)
+def test_a_plain_value_is_the_golds_and_names_for_ids_are_warned_of(
+    tmp_path, monkeypatch, capsys, caplog, given, gold, right
+):
+    literal = AnswerTable(("n",), ((Term("literal", *gold),),)).bindings()
+    both = [{"id": "x", "question": "x", "answers": literal}, {"id": "y", "question": "y", "answers": ["Q1"]}]
+    (tmp_path / "gold.jsonl").write_text("\n".join(map(json.dumps, both)))
+    (tmp_path / "a.json").write_text(json.dumps([{"id": "x", "answers": [given]}, {"id": "y", "answers": ["Ann"]}]))
     cli, files = Cli(monkeypatch, capsys), [str(tmp_path / name) for name in ("a.json", "gold.jsonl", "out")]
     cli.out("eval", "import", *files[:2], "--out", files[2])
-    assert caplog.messages[0].startswith("1 answers are names")
+    assert "names where gold has ids" in " ".join(caplog.messages)
     scores = json.loads(cli.out("eval", "score", files[2], "--json"))
-    assert ([one["values"]["em"] for one in scores["questions"]], scores["named"]) == ([1, 0], 1)
+    assert ([one["values"]["em"] for one in scores["questions"]], scores["named"]) == ([right, 0], 1)
 
 
 def test_runs_with_other_gold_answers_are_not_compared_but_the_order_of_rows_is_free(tmp_path):

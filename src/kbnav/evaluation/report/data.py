@@ -39,6 +39,7 @@ CLASSES: Mapping[str, str] = MappingProxyType(
         "no answer": "gave up, or refused",
         "other kind": "rows where a truth value is asked for, or the reverse",
         "no rows": "the final query has no rows, the gold one has",
+        "other rows": "rows that differ, where the system or the dataset gives no query",
         "other properties": "the query lacks a property of the gold query",
         "extra properties": "the query has all gold properties, and others",
         "other query": "the same properties, put together in another way; or one query cannot be read",
@@ -91,6 +92,8 @@ def error_class(record: QuestionRecord | None, gold: GoldAnswer | None, values: 
         return "other kind"
     if not len(outcome.table) and len(wanted):
         return "no rows"
+    if not outcome.query or not gold.query:
+        return "other rows"
     try:
         used, needed = query_shape(outcome.query).properties, query_shape(gold.query).properties
     except QuerySyntaxError:
