@@ -90,6 +90,11 @@ def test_a_trec_run_made_elsewhere_is_scored_by_its_qrels(tmp_path, monkeypatch,
     assert (tmp_path / "back.run.qrels").read_text() == "q1 0 b 1\nq1 0 a 1\nq2 0 x%20y 1\nq3 0 d 1\n"
     back = ("eval", "import", str(tmp_path / "back.run"), str(tmp_path / "back.run.qrels"), "--out", f"{out}1")
     assert json.loads(cli.out(*back, "--json"))["dataset"] == "back.run"
+    found = json.loads(cli.out("eval", "compare", out, f"{out}1", "--json"))
+    assert {one["test"]["difference"]["mean"] for one in found["metrics"]} == {0.0}
+    assert len(cli.out("eval", "report", out, f"{out}1").splitlines()) == 4  # one table
+    code, _, error = cli("eval", "score", out, "--stark-compat")
+    assert (code, "name the SKB by --kb" in error) == (2, True)
     (tmp_path / "bad.run").write_text("q1 Q0 a 1 high bm25\n")
     code, _, error = cli("eval", "import", str(tmp_path / "bad.run"), str(tmp_path / "gold.qrels"), "--out", f"{out}2")
     assert code == 2
@@ -183,7 +188,7 @@ def test_runs_with_other_gold_answers_are_not_compared_but_the_order_of_rows_is_
     one = read_saved_run(saved_folder(tmp_path / "1", {"a": table("Q1", "Q2")}, answers))
     turned = read_saved_run(saved_folder(tmp_path / "2", {"a": table("Q2", "Q1")}, answers))
     other = read_saved_run(saved_folder(tmp_path / "3", {"a": table("Q1", "Q3")}, answers))
-    dataset = read_saved_run(saved_folder(tmp_path / "4", {"a": table("Q1")}, answers, dataset_sha256="11"))
+    dataset = read_saved_run(saved_folder(tmp_path / "4", {"b": table("Q1")}, answers, dataset_sha256="11"))
     assert compare_runs(one, turned).metrics[0].test.difference.mean == 0.0
     with pytest.raises(UsageError, match="different gold answers to 1 questions, the first is a"):
         compare_runs(one, other)

@@ -258,10 +258,7 @@ def _run_report(name: str, run: SavedRun, sheet: Sequence[Mapping[str, str]], mo
         info=run.info,
         metric=metric,
         scores=scores,
-        same=(
-            run.info.dataset_sha256,
-            frozenset((one, one in values and gold_content(run.gold[one])) for one in results),
-        ),
+        same=frozenset((one, one in values and gold_content(run.gold[one])) for one in results),
         means=intervals(scores),
         statuses=Counter(result.status for result in results.values()),
         actions=_action_bins(asked, lambda one: one.steps),
