@@ -293,7 +293,10 @@ def run(right: int, reached: int = 12, last: str = "Q12", asked: int = 12, **inf
 
 def test_one_table_of_runs_marks_the_best_and_what_differs_from_the_first():
     runs = {"a_1 & {50%}": run(3), "strong": run(12), "same": run(3), "equal": run(12)}
-    others = {"other": run(6, last="Q77", sha="1"), "none": run(0, last="Q77", sha="1")}  # of another dataset: a table of their own
+    others = {
+        "other": run(6, last="Q77", sha="1"),
+        "none": run(0, last="Q77", sha="1"),
+    }  # of another dataset: a table of their own
     report = build_report({**runs, **others})
     first, second = (text.splitlines() for text in scores_table(report, "markdown").split("\n\n"))
     markdown = {line.split(" | ")[0]: line for line in (*first, *second)}
@@ -307,6 +310,8 @@ def test_one_table_of_runs_marks_the_best_and_what_differs_from_the_first():
     latex = scores_table(report, "latex")
     assert r"a\_1 \& \{50\%\} & spinach" in latex
     assert r"\textbf{100.0}*" in latex
+    assert latex.count(r"\label{tab:") == len({one for one in latex.splitlines() if r"\label{" in one}) == 2
+    assert "**" not in scores_table(build_report({"a": run(3), "b": run(3)}), "markdown")
     assert latex.count(r"\begin{table}") == latex.count(r"\caption{Scores in percent on own (n = 12)") == 2
     rows = list(csv.DictReader(scores_table(report, "csv").splitlines()))
     assert [float(row["F1"]) for row in rows] == [25.0, 100.0, 25.0, 100.0, 50.0, 0.0]

@@ -51,6 +51,7 @@ def import_table(
     out: Path,
     *,
     system: str,
+    model: str = "",
     kb: KnowledgeBase | None = None,
     kb_name: str = "",
     gold: Path | None = None,
@@ -74,7 +75,7 @@ def import_table(
     frozen = golden.gold_file(gold, dataset.name) if gold else None
     digest = golden.file_sha256(frozen) if frozen else ""
     asked_of = {"kb": kb_state(kb), "settings": {"kb": kb_name or kb.name}} if kb else {}
-    info = _info(system, "", dataset, predictions, gold_sha256=digest, **asked_of)
+    info = _info(system, model, dataset, predictions, gold_sha256=digest, **asked_of)
     _refuse_used(out)
     questions = [question for question in dataset.questions if question.id in found]
     stated = {one.id: _stated(found[one.id], ranked=bool(one.nodes)) for one in questions if one.id not in queries}
@@ -107,7 +108,7 @@ def import_table(
             patience.count(outcome.note if down else "")
             error = "QueryFailed" if outcome.status == "failed" else ""
             failed += bool(error)
-            run = Run("", question.text(), system, "", "en", (), (), outcome)
+            run = Run("", question.text(), system, model, "en", (), (), outcome)
             journal.append(QuestionRecord(question.id, run, error))
     return info, len(questions), failed
 
