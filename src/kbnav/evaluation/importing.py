@@ -21,7 +21,7 @@ from kbnav.evaluation.datasets.formats import own_answer, stored_answer, table_r
 from kbnav.evaluation.datasets.records import File, Record
 from kbnav.evaluation.records import GOLD, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo
 from kbnav.evaluation.runner import Patience, begin_run, kb_state, side_by_side
-from kbnav.evaluation.scoring import in_other_words, number_in
+from kbnav.evaluation.scoring import NAMED, in_other_words, number_in
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.runs.journal import open_journal
 from kbnav.runs.trajectory import FINISH, QUERY, Call, Outcome, Run, Step
@@ -87,8 +87,8 @@ def import_table(
     for one, outcome in stated.items():
         if outcome.table and (truth := answers[one].table) and own_answer(found[one])[1]:
             stated[one] = replace(outcome, table=_as_in_gold(outcome.table, truth))
-    if named := sum(in_other_words(outcome.table, answers[one].table) for one, outcome in stated.items()):
-        _log.warning("%d answers are names where gold has ids, or the reverse: --by labels compares names", named)
+    if named := [one for one, outcome in stated.items() if in_other_words(outcome.table, answers[one].table)]:
+        _log.warning("questions with %s: %d, the first is %s", NAMED, len(named), named[0])
     _warn_of_nodes([one.ranking for one in stated.values() if one.ranking], answers.values(), kb)
     begin_run(out, info)
 

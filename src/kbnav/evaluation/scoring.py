@@ -43,6 +43,7 @@ from kbnav.runs.journal import write_whole
 from kbnav.runs.trajectory import FINISH, Status
 from kbnav.settings.model import Settings
 
+NAMED = "names as the answer where gold has ids, or the reverse (--by labels compares names)"
 TABLE_METRICS = ("f1", "em")
 
 
@@ -95,9 +96,7 @@ class Scores:
         if self.by == "labels":
             notes.append("by labels: English labels are compared, without case, punctuation, articles and white space")
         if self.named:
-            notes.append(
-                f"{self.named} answers are names where gold has ids, or the reverse: --by labels compares names"
-            )
+            notes.append(f"questions with {NAMED}: {self.named}")
         if self.cut:
             most = 100 * self.cut / (KEPT + 1) / self.all.questions
             have = "questions have" if self.cut > 1 else "question has"
@@ -127,7 +126,7 @@ def score_run(run: SavedRun, more: Sequence[str] = ()) -> Scores:
     if more and not ranked:
         raise UsageError("the answers are tables: only rankings have other metrics")
     metrics = _ranking_metrics(run.info.dataset, records) if ranked else TABLE_METRICS
-    metrics = tuple(dict.fromkeys((*metrics, *more)))
+    metrics = tuple(dict.fromkeys((*metrics, *map(str.lower, more))))
     values = _ranking_values(gold, records, metrics, run.candidates) if ranked else []
     if not ranked:
         tables = [row_major(_table(record), one.table) for one, record in zip(gold, records, strict=True)]
