@@ -193,7 +193,7 @@ class _Writer:
         texts = [one.place.of(self._query) for one in select.expressions]
         whole = f"{{ {select.place.of(self._query)} }}"
         if self._hides(select):
-            self.untold["a list of its own that has other things of the same name"] = None
+            self.untold["a part of the query that makes a list of its own"] = None
             return whole
         if "GROUP BY" not in kinds and any(token.is_word(*AGGREGATES) for text in texts for token in tokenize(text)):
             return f"{whole} OPTIONAL {self._marked(partial(self._inside, select.where))}"
