@@ -187,6 +187,8 @@ UNUSED = [
     ("Welche Stadt ist die größte?", ["größte"]),
     ("Hat Marie Curie den Nobelpreis für Chemie bekommen?", ["Chemie"]),  # any link of theirs is none
     ("Who discovered gold?", ["discovered"]),
+    ("Which countries border Germany?", ["border"]),  # not what is in that country
+    ("Elements discovered in Sweden", ["Elements"]),  # not their symbols
 ]
 
 
@@ -239,6 +241,9 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
         ("How old is Marie Curie?", "date of birth: 1867-11-07; date of death: 1934-07-04"),
         ("Wie alt wurde Marie Curie?", "Geburtsdatum: 1867-11-07; Sterbedatum: 1934-07-04"),
         ("Where was radium discovered?", "Paris"),
+        ("Who got the Nobel Prize in Chemistry in 1911?", "Marie Curie"),
+        ("Who was awarded the Nobel Prize in Physics in 1921?", "Albert Einstein"),
+        ("How many Nobel Prizes did Marie Curie win?", "2"),
         ("Is Berlin the capital of Germany?", "✓ (capital: Berlin)"),
         ("Was Saint Petersburg the capital of Russia?", "✓ (capital: Saint Petersburg; end time: 1918)"),
         ("Is Saint Petersburg the capital of Russia?", "✗ (capital: Saint Petersburg; end time: 1918)"),
@@ -252,7 +257,14 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
             "✗ (no such statement here; discoverer or inventor: Carl Wilhelm Scheele)",
         ),
         ("Did Marie Curie win a Nobel Prize?", "✓"),
-        ("Did Humphry Davy win a Nobel Prize?", "✗ (no such statement here)"),
+        (
+            "Did Humphry Davy win a Nobel Prize?",
+            "✗ (no such statement here; award received: Copley Medal; point in time: 1805)",
+        ),
+        (
+            "Did Albert Einstein win the Nobel Prize in Chemistry?",
+            "✗ (no such statement here)",
+        ),  # of several prizes none
         ("Did Marie Curie discover an element?", "✓"),
         ("Was Marie Curie a city?", "✗ (no such statement here; instance of: human)"),  # born in one
         ("Is France a country?", "✓"),
