@@ -270,7 +270,7 @@ class Reading:
             if len(about) == 1:
                 again = re.sub(rf"\bwd:{about[0]}\b", f"wd:{focus[0].best}", self.last.outcome.query)
                 yield Hypothesis(again, f"The last question again, about {focus[0].text}.")
-        if self.kind and (question.measure or any(sign != "=" for sign, _ in question.years)):
+        if self.kind and (question.measure or question.years):
             yield from self._compared(focus)
         ranked = sorted((one for name in focus for one in self._relations(name)), key=lambda one: -one.score)
         if question.kind == "yes-no":
@@ -338,7 +338,8 @@ class Reading:
         for other in [one for one in self.names if one.text != name.text and one.score >= _SURE][:1]:
             thought = f"Perhaps it is what {label} links, and it also has to do with {other.text}."
             yield self._values(f"{triple} ?answer ?link wd:{other.best} .", thought)
-        if self.kind:
+        nouns = " ".join(one.text for one in self.segments if one.noun and relation.direction == "out")
+        if self.kind and not any(relevance(fold(nouns), [fold(relation.label)])):  # "awards" are what is received
             thought = f"{label} fits the question; only members of the class {self.kind} are asked for."
             members = self._values(f"{triple} {self._of_kind} .", thought)
             yield members._replace(whole=_whole(triple, f"{self._of_kind} ."))
@@ -401,8 +402,15 @@ class Reading:
         for score, edge in ranked[:3]:
             asked = edge.value.id in named or (score > 0 and question.asks == "time")
             if edge.value.id and asked and (wanted := _wanted_qualifier(question, edge, left)):
+                alike = {one.value.id: None for one in edges if one.property == edge.property and one.value.id in named}
+                one_of = len(alike) > 1 and not any(other.best == edge.value.id for other in others)
+                of = (
+                    f"?of . VALUES ?of {{ {' '.join(f'wd:{one}' for one in alike)} }}"
+                    if one_of
+                    else f"wd:{edge.value.id} ."
+                )
                 yield self._values(
-                    f"{_statement(focus, edge)} wd:{edge.value.id} ; pq:{wanted.property.id} ?answer .",
+                    f"{_statement(focus, edge)} {of} ?statement pq:{wanted.property.id} ?answer .",
                     f"{edge.property.label}: {edge.value.text} says more: {wanted.property.label} is asked for.",
                 )
 
@@ -670,6 +678,10 @@ class WikidataAgenda(Agenda):
             told = [fact for edge in fitting[:1] for fact in facts(edge)]
         elif life and f"wdt:{life[0]} ?answer" in query and self.question.asks != "time":
             told = [edge for edge in stated if edge.property.id in life and edge.value.text]
+        elif (table := self.seen.table(query)).rows and len(table.rows) == 1:
+            values = {cell.value for cell in table.rows[0] if cell}
+            dated = [edge for edge in stated if edge.property.id in ids and value_kind(edge.value) == "number"]
+            told = [fact for edge in dated if edge.qualifiers and edge.value.text in values for fact in facts(edge)]
         names = dict[str, str]()
         if (language := self.context.answer_language) != self.language:
             ids = [one for fact in told for one in (fact.property.id, fact.value.id) if one]
@@ -693,6 +705,8 @@ class WikidataAgenda(Agenda):
         beside = [word for one in self.question.phrases if not one.named for word in content_words(fold(one.text))]
         unsaid = len(things) < 2 and bool(beside) and set(map(fold, unused)).issuperset(self.telling(beside))
         false, link = self.seen.table(query).boolean is False, "?link" in query
+        if self.is_number(query) and not {str(year) for _, year in self.question.years}.isdisjoint(unused):
+            return True  # it is of another year
         rows, needed = self.seen.rows.get(query, 0), of_class or unsaid or false or link or not reads(self.language)
         return self.leaves_too_much(unused, rows=rows, all_needed=needed)
 
