@@ -339,7 +339,9 @@ class Reading:
             thought = f"Perhaps it is what {label} links, and it also has to do with {other.text}."
             yield self._values(f"{triple} ?answer ?link wd:{other.best} .", thought)
         nouns = " ".join(one.text for one in self.segments if one.noun and relation.direction == "out")
-        if self.kind and not any(relevance(fold(nouns), [fold(relation.label)])):  # "awards" are what is received
+        if any(relevance(fold(nouns), [fold(relation.label)])):  # awards are what is received, whatever their class
+            yield self._values(triple, f"{label} is asked for.")
+        elif self.kind:
             thought = f"{label} fits the question; only members of the class {self.kind} are asked for."
             members = self._values(f"{triple} {self._of_kind} .", thought)
             yield members._replace(whole=_whole(triple, f"{self._of_kind} ."))
