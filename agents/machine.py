@@ -316,9 +316,9 @@ _TOO_EARLY = (
 
 
 def _as_steps(refused: Sequence[tuple[Call, Dropped]], first: int) -> list[Step]:
-    early = {"premature finish": (_TOO_EARLY, False)}
+    told = {"premature finish": _TOO_EARLY}
     return [
-        Step(number, call, *early.get(reason, ()), dropped=reason)
+        Step(number, call, told.get(reason, ""), ok=reason not in told, dropped=reason)
         for number, (call, reason) in enumerate(refused, first)
     ]
 
