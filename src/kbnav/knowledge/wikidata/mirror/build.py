@@ -42,7 +42,7 @@ _CONCEPT_BASE = re.compile(r"https?://[^\s<>\"]+/entity/")
 _PROPERTY = re.compile(rf"({_CONCEPT_BASE.pattern})P[1-9]\d*")
 _DIRECT_CLAIM = NamedNode(f"{v.WIKIBASE}directClaim")
 MADE, REPLACED, SAVED, STATE = "mirror", "replaced", "saved", "state.json"
-PIECE = 4 << 30
+PIECE = 8 << 30
 """Bytes of lines that are loaded before the store is kept: each load makes the engine merge its files again."""
 PART = 8 << 20
 """Bytes of lines that are in memory at once."""
@@ -269,9 +269,10 @@ class _Build:
         """
         end = self._unsaved + self._piece
         for part in parts:
-            lines = part.lines
+            lines, data = part.lines, b"".join(part.lines)
             self._picked.take(lines)
-            blank = [place for place, line in enumerate(lines) if line.startswith(b"_:") or b" _:" in line]
+            some = enumerate(lines if b"_:" in data else ())
+            blank = [place for place, line in some if line.startswith(b"_:") or b" _:" in line]
             try:
                 apart = parse(b"".join(lines[place] for place in blank), RdfFormat.N_TRIPLES, lenient=True)
                 self._blank += map(self._own, apart)
@@ -280,9 +281,9 @@ class _Build:
                 raise
             for place in blank:
                 lines[place] = b"\n"
+            data = b"".join(lines) if blank else data
             self._at = part.last
-            self._taken += len(blank) + sum(line[:1] == b"<" for line in lines)
-            data = b"".join(lines)
+            self._taken += len(blank) + data.startswith(b"<") + data.count(b"\n<")
             self._unsaved += len(data)
             yield data
             if self._unsaved >= end or len(self._blank) >= MOST_WAITING:

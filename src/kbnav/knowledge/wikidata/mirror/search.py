@@ -14,13 +14,13 @@ import re
 import sqlite3
 import threading
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from math import log2
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyoxigraph import Literal, NamedNode, Quad, QuerySolution, QuerySolutions, Store
+from pyoxigraph import Literal, NamedNode, QuerySolution, QuerySolutions, Store
 
 from kbnav.errors import DataError
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
@@ -78,16 +78,15 @@ _TEXTS = [NamedNode(f"{v.WIKIBASE}{v.DATATYPES[name]}") for name in ("string", "
 def _values(store: Store, here: v.Namespaces) -> Iterator[tuple[str, str]]:
     """Entity and text of every statement and qualifier whose value is a text; the same one perhaps twice."""
     for described in (quad for kind in _TEXTS for quad in store.quads_for_pattern(None, v.PROPERTY_TYPE, kind, None)):
-        property_id = here.local_id(described.subject.value) if isinstance(described.subject, NamedNode) else ""
-        for form in (here.wdt, here.ps, here.pq) if property_id else ():
-            for quad in store.quads_for_pattern(None, NamedNode(form + property_id), None, None):
-                owners: Iterable[Quad] = [quad]
-                if form != here.wdt:  # of a statement, whose entity is what points at it
-                    pointing = store.quads_for_pattern(None, None, quad.subject, None)
-                    owners = (one for one in pointing if one.predicate.value.startswith(here.p))
-                for owner in owners:
-                    if isinstance(owner.subject, NamedNode) and isinstance(quad.object, Literal) and quad.object.value:
-                        yield here.local_id(owner.subject.value), quad.object.value
+        if prop := here.local_id(described.subject.value) if isinstance(described.subject, NamedNode) else "":
+            every = f"""SELECT DISTINCT ?entity ?text {{
+                {{ ?entity <{here.wdt}{prop}> ?text }} UNION
+                {{ ?statement <{here.ps}{prop}> ?text . ?entity <{here.p}{prop}> ?statement }} UNION
+                {{ ?statement <{here.pq}{prop}> ?text . ?entity ?claim ?statement
+                    FILTER(STRSTARTS(STR(?claim), "{here.p}")) }} }}"""
+            for entity, text in _rows(store, every):
+                if isinstance(entity, NamedNode) and isinstance(text, Literal) and text.value:
+                    yield here.local_id(entity.value), text.value
 
 
 _SCHEMA = """
