@@ -16,7 +16,7 @@ from kbnav.agents.common.state import Policy
 from kbnav.answers.language import chosen_language
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import Joint, KnowledgeBase, is_mirror
-from kbnav.knowledge.sparql.vocabulary import vocabulary_of
+from kbnav.knowledge.sparql.vocabulary import Vocabulary, vocabulary_of
 from kbnav.settings.model import OFFLINE, Settings
 from kbnav.settings.systems import Options, kb_kind
 from kbnav.tools.context import Shown, pruner
@@ -92,6 +92,8 @@ def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
         from kbnav.agents.offline.endpoint import EndpointAgenda
 
         return keyless(partial(EndpointAgenda, toolbox))
+    if not isinstance(getattr(kb, "vocabulary", None), Vocabulary):
+        raise UsageError(f"the rules cannot ask {kb.name}, a knowledge base of your own: name a model by --model")
     from kbnav.agents.offline.wikidata import WikidataAgenda
 
     return keyless(partial(WikidataAgenda, toolbox, vocabulary_of(kb)))

@@ -323,6 +323,10 @@ def build(name: SystemName, kb: AnyKB, settings: Settings, kind: SystemKind | No
     builder = entry.builder()
     names = list(inspect.signature(builder).parameters)
     given = (options,) if names[1:2] == ["options"] else (settings, options) if "options" in names else (settings,)
+    try:
+        inspect.signature(builder).bind(kb, *given)
+    except TypeError as error:
+        raise UsageError(f"{name} builds no system: it must be a function of a kb and settings ({error})") from error
     built = builder(kb, *given)
     _check_kind(name, built_kind(name, built), kind)
     return built

@@ -315,7 +315,7 @@ def _equal_bins(asked: Sequence[_Asked], tokens: Callable[[Usage], int]) -> tupl
 
 def _tools(runs: Sequence[Run]) -> list[tuple[str, int, int, int, int]]:
     steps = [step for run in runs for step in run.steps]
-    errors = Counter(step.call.tool for step in steps if not step.ok)
+    errors = Counter(step.call.tool for step in steps if not step.ok and step.dropped != "premature finish")
     dropped = Counter(step.call.tool for step in steps if step.dropped)
     questions = Counter(tool for run in runs for tool in {step.call.tool for step in run.steps})
     calls = Counter(step.call.tool for step in steps)
