@@ -58,6 +58,7 @@ def _print_system(entry: SystemEntry) -> None:
     console = Console(highlight=False)
     lines = {
         "answers questions of": _joined(entry.kbs, _KBS) or "any knowledge base",
+        "paper": entry.paper,
         "needs": _joined(entry.needs, _NEEDS),
         "better with": _joined(entry.uses, _NEEDS),
         "comes from": entry.origin if entry.origin != "kbnav" else "",
