@@ -207,7 +207,8 @@ class SkbAgenda(Agenda):
             words = self._reading.tokens[first:end]
             begun = f"Which names begin with “{words[0].text}”?"
             nodes = self._kb.entities((yield from self._nodes([(_SEARCH, begun, {"query": words[0].text})])))
-            behind = {token.low for token in self._reading.tokens[end : end + 1]}  # "Nordic lamp 7" is not Nordic lamp 1
+            # "Nordic lamp 7" is not Nordic lamp 1.
+            behind = {token.low for token in self._reading.tokens[end : end + 1]}
             others = [one for one in nodes.values() if one.kind != self._reading.asked]
             others = [one for one in others if behind.isdisjoint(name_words(one.label)[1:])]
             named = sorted((one.label, one.id) for one in others if name_words(one.label)[:1] == [words[0].low])
@@ -485,9 +486,10 @@ class SkbAgenda(Agenda):
         stated = self._skb.documents[self._skb.number(found[0])].items() if paths else ()
         numbers = {word for name, value in stated if isinstance(value, int | float) for word in name_words(name)}
         changing = _OPERATORS.union(*strict) & (said | grammar | passed & set(free)) | numbers.intersection(telling)
-        guessed = telling and any(not step.relation for path in paths for step in path.steps)
-        guessed = guessed or (telling and reading.types and not paths)  # "products with reviews about X" are no texts
-        guessed = guessed and (said.issuperset(telling) or (paths and reading.tokens[0].low == "what"))
+        anything = any(not step.relation for path in paths for step in path.steps)
+        of_others = reading.types and not paths  # "products with reviews about X" are no texts
+        guessed = telling and (anything or of_others) and said.issuperset(telling)
+        guessed = guessed or (telling and anything and reading.tokens[0].low == "what")
         if guessed or self.question.kind == "count" or changing:
             unread = [one for one in free if one in changing or one in said.intersection(telling)]
             left = list(dict.fromkeys(one for one in unread or free if one in unread or one in telling))

@@ -242,7 +242,7 @@ def copy(
 def info(
     skb: AnySkb,
     check: Annotated[bool, flag("--check", "Read all of it, and compare it with its checksums.")] = False,
-    node: Annotated[str, option("--node", "ID", "Print one node: its document and edges.")] = "",
+    node: Annotated[str, option("--node", "ID", "Print one node, by id or name: its document and edges.")] = "",
     as_json: Json = False,
 ) -> None:
     """Print what an SKB holds: types and their fields, relations, indexes, sizes, and what its build left out.
@@ -273,6 +273,8 @@ def _print_node(skb: str, node: str, as_json: bool) -> None:
     from kbnav.knowledge.skb.store import SKB, open_store
 
     with closing(SkbKB(SKB(open_store(_place(skb), _home())))) as kb:
+        same = kb.skb.names.search(node, limit=2, edits=0) if kb.skb.names and kb.skb.nodes.ids.find(node) < 0 else []
+        node = kb.skb.id(same[0].number) if len(same) == 1 else node
         number = kb.skb.number(node)
         value = {"id": node, "type": kb.skb.type(number), "name": kb.skb.name(number), **kb.skb.documents[number]}
         entry = kb.get_entry(node)
