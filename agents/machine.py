@@ -224,6 +224,9 @@ class Machine:
             run.failure.append(error)
         read = state.get("understood")
         outcome = replace(outcome, understood=read, doubts=read.doubts if read else ())
+        last = all_steps(state)[-1:]
+        if outcome.status == "no answer" and last and last[0].dropped == "premature finish":
+            outcome = outcome.noted(_TOO_EARLY)
         if self.checks:
             outcome = with_doubts(outcome, state["question"], run.tool_context)
         status = outcome.status
@@ -306,8 +309,18 @@ def triage_calls(state: State, ending: Ending, budget: Budget) -> Triage:
     return Triage([], [*refused, *over])
 
 
+_TOO_EARLY = (
+    "finish was not accepted: it came too early. The answer is rows of a query or a tool, or nodes of an SKB; "
+    "a tool's text is none."
+)
+
+
 def _as_steps(refused: Sequence[tuple[Call, Dropped]], first: int) -> list[Step]:
-    return [Step(number, call, dropped=reason) for number, (call, reason) in enumerate(refused, first)]
+    told = {"premature finish": _TOO_EARLY}
+    return [
+        Step(number, call, told.get(reason, ""), ok=reason not in told, dropped=reason)
+        for number, (call, reason) in enumerate(refused, first)
+    ]
 
 
 def within_budget(calls: Sequence[Call], state: State, ending: Ending, budget: Budget) -> list[Call]:

@@ -16,7 +16,7 @@ from kbnav.agents.common.state import Policy
 from kbnav.answers.language import chosen_language
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import Joint, KnowledgeBase, is_mirror
-from kbnav.knowledge.sparql.vocabulary import vocabulary_of
+from kbnav.knowledge.sparql.vocabulary import Vocabulary, vocabulary_of
 from kbnav.settings.model import OFFLINE, Settings
 from kbnav.settings.systems import Options, kb_kind
 from kbnav.tools.context import Shown, pruner
@@ -48,6 +48,8 @@ def build_spinach(kb: KnowledgeBase, settings: Settings) -> Agent:
     """SPINACH with the settings' model: ``offline``, ``replay:RUN``, or a chat model by its name."""
     if settings.model == OFFLINE:
         parts = _Parts.of(kb, settings)
+        if parts.options.preset == "paper":
+            raise UsageError("the preset paper needs a model: the built-in rules cannot follow it; --model names one")
         return parts.agent(kb, _offline_policy(kb, parts.toolbox), OFFLINE, None)
     from kbnav.models.chat import open_models
 
@@ -90,6 +92,8 @@ def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
         from kbnav.agents.offline.endpoint import EndpointAgenda
 
         return keyless(partial(EndpointAgenda, toolbox))
+    if not isinstance(getattr(kb, "vocabulary", None), Vocabulary):
+        raise UsageError(f"the rules cannot ask {kb.name}, a knowledge base of your own: name a model by --model")
     from kbnav.agents.offline.wikidata import WikidataAgenda
 
     return keyless(partial(WikidataAgenda, toolbox, vocabulary_of(kb)))

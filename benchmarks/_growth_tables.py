@@ -13,7 +13,7 @@ PLOT = ROOT / "docs" / "images" / "growth.svg"
 RESULTS = ROOT / "benchmarks" / "results" / "growth.md"
 PAGE = ROOT / "docs" / "scale.md"
 COMMAND = "python -m benchmarks.growth --tables"
-SHOWN = ("build, CPU", "peak memory", "disk, MiB: triples", "gold", "P31/", "P106/", "search by name", "8 readers")
+SHOWN = ("build, CPU", "peak memory", "disk, MiB: triples", "gold", "P31/", "P106/", "search by name")
 """How the rows begin that the page has."""
 Figure = Callable[[Mapping[str, Any]], float | None]
 

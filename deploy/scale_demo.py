@@ -51,7 +51,7 @@ class Chosen(NamedTuple):
 class Heard(NamedTuple):
     """What one reader got."""
 
-    answer: str
+    status: str
     resumed: bool
     """Whether the other server went on with the question."""
 
@@ -96,7 +96,7 @@ def read(url: str, question: str, counted: threading.Semaphore) -> Heard:
     events = followed(visit, put(visit, question)["id"])
     counted.release()
     answer = events[-1].get("answer") or {}
-    return Heard(str(answer.get("text", "")), any(event["kind"] == "resumed" for event in events))
+    return Heard(str(answer.get("status", "")), any(event["kind"] == "resumed" for event in events))
 
 
 def serve(stack: ExitStack, home: Path, place: str, environment: Mapping[str, str]) -> tuple[str, Popen[str]]:
@@ -146,7 +146,7 @@ def show(chosen: Chosen, readers: int, folder: Path) -> int:
         questions = list(islice(cycle(chosen.questions), readers))
         say(f"{readers} readers ask at once at {url}, as: {questions[0]}")
         heard = ask_all(url, questions, servers[0][1])
-        lost = sum(one is None or not one.answer for one in heard)
+        lost = sum(one is None or one.status in ("", "failed") for one in heard)
         taken = sum(one is not None and one.resumed for one in heard)
         say(f"asked {readers}, answered {readers - lost}, lost {lost}; the other server went on with {taken}")
     say("everything that was started has ended")

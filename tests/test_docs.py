@@ -1,5 +1,6 @@
 """What the guide says works: its Python runs, its commands run, its settings and files exist."""
 
+import json
 import re
 import runpy
 import shlex
@@ -10,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
 from kbnav.apps.cli import main
 from kbnav.settings.model import Settings
@@ -69,7 +71,10 @@ def test_the_page_on_python_does_what_it_says(monkeypatch, tmp_path, mini_home, 
     monkeypatch.setenv("KBNAV_HOME", str(mini_home))
     program = "".join(blocks(ROOT / "docs" / "python.md", "python"))
     (tmp_path / "page.py").write_text(program)
-    runpy.run_path(str(tmp_path / "page.py"))["kb"].close()
+    page = runpy.run_path(str(tmp_path / "page.py"))
+    streamed = TestClient(page["app"]).get("/stream", params={"question": "Who discovered radium?"}).text.splitlines()
+    assert json.loads(streamed[-1])["answer"]["text"] == "Marie Curie, Pierre Curie"
+    page["kb"].close()
     printed = capsys.readouterr().out
     told = re.findall(r"^print\(.*\) +# (.*)$", program, re.MULTILINE)
     assert len(told) == 7

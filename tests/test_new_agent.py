@@ -103,6 +103,10 @@ def test_a_retriever_a_dataset_and_a_knowledge_base_of_ones_own(folder, home, de
     assert [step.call.tool for step in answer.steps] == ["search_entities", "execute_query", "finish"]
     assert "Pump A" in answer.steps[0].observation
     assert list(answer.rows) == [{"color": "red"}]
+    with pytest.raises(UsageError, match="cannot ask shop"):
+        kbnav.ask("Which color has Pump A?", kb=own.Shop(turtle))
+    unknown = kbnav.ask("How often is nonsense used?", kb="mini", system="my_agent:build")
+    assert (unknown.status, unknown.note, len(unknown.steps)) == ("no answer", "no property is called nonsense", 1)
 
 
 @pytest.mark.parametrize("command", commands(PAGE, "sh live"))

@@ -120,10 +120,13 @@ def test_every_system_is_registered_and_says_all_of_itself():
     entries = {entry.name: entry for entry in systems.BUILT_IN}
     agents = {path.stem.replace("_", "-") for path in (ROOT / "agents").glob("*.py")} - {"machine"}
     assert agents == {name for name, entry in entries.items() if entry.kind == "agent"}
+    pages = (ROOT / "docs" / "systems.md").read_text()
     for entry in entries.values():
         record = entry.record()
         assert callable(entry.builder())
         assert record["about"].endswith(".")
+        assert record["paper"].partition("arXiv:")[2] in pages, entry.name
+        assert bool(record["paper"]) == (entry.name not in ("skb", "graph-rank"))
         assert all(option["about"] and option["type"] for option in record["options"]), record
     about = "Documents of the first retrieval that are used."
     initial = {"name": "initial", "type": "a whole number, at least 1", "default": 3, "about": about}

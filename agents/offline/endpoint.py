@@ -9,22 +9,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kbnav.agents.offline.observations import NOTHING, first
 from kbnav.agents.offline.policy import FITS, QUANTITIES, Agenda, Calls, best_of
 from kbnav.answers.language import lexicon, singular
-from kbnav.answers.parsing import Phrase, Question
+from kbnav.answers.parsing import Phrase, Question, read_question
 from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import Entity, SearchResult
-from kbnav.knowledge.endpoint.search import named_in
+from kbnav.knowledge.endpoint.search import named_in, same_name
 from kbnav.runs.trajectory import FINISH, Understood
 
 _SEARCHES, _ANCHORS, _LIMIT, _LINKS = 5, 3, 40, 8
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _CALLED = frozenset(["named", "called", "titled", "heisst", "heissen", "namens", "nommé", "nommée", "appelle", "llama"])
+_SMALL = "am an and au auf aus by das de del dem den der des di die du e el et for für i im in la las le"
+_SMALL += " los mit of on the und van vom von vor y zu zum zur"
+_CAPITAL = r"[^\W\d_a-zß-ÿ][\w'’-]*"
+_TITLE = re.compile(
+    rf"(?<=[\w,] ){_CAPITAL}(?: {_CAPITAL})*(?:(?: (?:{'|'.join(_SMALL.split())})){{1,2}}(?: {_CAPITAL})+)+"
+)
+"""Words that may be one name, from a capital to a capital with small words inside, as in "Honig und Wachs"."""
 _MOMENT = 'REGEX(STR({0}), "^-?[0-9]{{4}}(-|$)")'
 """That a value is a date or a year."""
 _TO_THING = {
@@ -96,7 +103,9 @@ def read(question: Question, searches: Mapping[str, SearchResult]) -> Reading:
     anchors: dict[Anchor, None] = {}
     asked: Phrase | None = None
     lost = list[str]()
-    for phrase in sorted(everything, key=lambda phrase: not phrase.noun):
+    noun = question.noun
+    values = bool(noun and _calls_property(noun, searches))  # "which subject has the book …": no class is asked for
+    for phrase in () if values else sorted(everything, key=lambda phrase: not phrase.noun):
         one = first(searches.get(phrase.text, NOTHING), of_class=True)
         words = named_in(phrase.text, _name(one)) if one else 0
         asked_for = phrase.noun or question.asks not in ("time", "place")  # "published" is no publisher there
@@ -112,7 +121,7 @@ def read(question: Question, searches: Mapping[str, SearchResult]) -> Reading:
         text = search.matched if search.rung == "shorter" else phrase.text
         other = phrase in rests or search.properties or first(search, of_class=True)
         if phrase.whole and search.rung == "shorter":
-            lost.append(phrase.text)
+            anchors[Anchor(phrase.text)] = None
         elif thing and _stems(_name(thing)) == _stems(text):
             # What is called so has it as a value; what is linked to a thing of that name is something else.
             so = target is not None and not _CALLED.isdisjoint(_words(question.text))
@@ -123,14 +132,44 @@ def read(question: Question, searches: Mapping[str, SearchResult]) -> Reading:
             anchors[Anchor(phrase.text, thing.id)] = None
         elif unknown and not other and (phrase.noun or phrase.text[:1].isupper()):
             lost.append(phrase.text)
+    if any(searches.get(phrase.text, NOTHING).properties for phrase in everything):
+        years = [str(year) for bound, year in question.years if bound == "="]
+        named = {word for phrase in everything for word in _words(phrase.text)}
+        anchors |= {Anchor(one): None for one in (*years, *question.strict) if one.isdigit() and one not in named}
     found = tuple(anchors)[:_ANCHORS]
     if target is None:
         return Reading("", "", found, "", lost)
-    noun = question.noun
     if noun and noun.text not in lost and not named_in(noun.text, _name(target)):
         lost.append(noun.text)
     told = "FILTER(!isBlank(?answer)) " if question.kind == "values" else ""  # nobody can read a node without a name
     return Reading(target.id, _name(target), found, f"?answer a {target.id} . {told}", lost)
+
+
+def _calls_property(phrase: Phrase, searches: Mapping[str, SearchResult]) -> bool:
+    """Whether a phrase is the name of a property and of no class."""
+    found = searches.get(phrase.text, NOTHING)
+    same = [one for one in (*found.entities, *found.properties) if _stems(_name(one)) == _stems(phrase.text)]
+    return bool(same) and all(one in found.properties for one in same)
+
+
+def _titles(question: Question) -> list[str]:
+    """Runs of words of a question that may be one name, each also without what stands before its first small word."""
+    whole = [phrase.text for phrase in question.phrases if phrase.whole]
+    runs = [
+        run[0] for run in _TITLE.finditer(question.text) if not any(run[0] in one or one in run[0] for one in whole)
+    ]
+    ends = [end[1] for run in runs if (end := re.match(rf"{_CAPITAL}(?: {_CAPITAL})*(?: [a-zß-ÿ]+)+ (.+ .+)", run))]
+    return [*runs, *ends][:_ANCHORS]
+
+
+def _entitled(question: Question, searches: Mapping[str, SearchResult]) -> Question:
+    """The question with a run of words that is a name here as one phrase instead of its parts."""
+    for title in _titles(question):
+        thing = first(searches.get(title, NOTHING), of_class=False)
+        if thing and same_name(title, _name(thing)):
+            others = [one for one in question.phrases if not set(one.text.split()) <= set(title.split())]
+            return replace(question, phrases=(Phrase(title, named=True, whole=True), *others))
+    return question
 
 
 def _rest(phrase: Phrase, searches: Mapping[str, SearchResult]) -> Phrase | None:
@@ -160,7 +199,10 @@ class EndpointAgenda(Agenda):
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
-        question, seen, self._has = self.question, self.seen, dict[str, None]()
+        seen, self._has = self.seen, dict[str, None]()
+        titles = _titles(self.question)
+        yield [("search_entities", f"Looking up “{title}”.", {"query": title}) for title in titles]
+        self.question = question = _entitled(self.question, seen.searches)
         phrases = sorted(question.phrases, key=lambda phrase: not (phrase.noun or phrase.named))
         wanted = [phrase for phrase in phrases if len(phrase.text) > 1][:_SEARCHES]
         yield [("search_entities", f"Looking up “{phrase.text}”.", {"query": phrase.text}) for phrase in wanted]
@@ -188,6 +230,8 @@ class EndpointAgenda(Agenda):
         lost = reading.lost or [one.text for one in reading.anchors[len(reading.links) :] if not one.id]
         why = [one.text for one in left] or unused or [one.text for one in reading.anchors]
         self.decline([] if lost else why, lost, () if final else list(self._has)[:_LINKS])
+        if titles and question.phrases == read_question(question.text, self.language).phrases:
+            self.note = f"{self.note} {self.told['quote']}"
 
     def _sentence(self, reading: Reading, table: AnswerTable) -> str:
         """The answer in words where a bare yes or no would not say what is so; else empty."""
@@ -263,13 +307,15 @@ class EndpointAgenda(Agenda):
             typed = " && ".join(f"{edge} != rdf:type" for edge in edges)
             pattern = f"{' UNION '.join(parts)} FILTER({typed})"
             links = yield from self._counted(" ".join(edges), pattern, "", thought)
-            own = (one for one in links if hops == 1 and one.way == 2)
-            self._has |= {one.names[0]: None for one in own if not one.properties[0].startswith(("rdfs:", "skos:"))}
+            own = [one for one in links if hops == 1 and not one.properties[0].startswith(("rdfs:", "skos:"))]
+            self._has |= {one.names[0]: None for one in own if one.way == 2}
+            self._has |= {self.told["of"].format(word=one.names[0]): None for one in own if one.way == 1}
             if question.asks == "place" and not reading.target:
                 hints = known.hints.get("place", "").split()
                 links = [one for one in links if any(hint in one.names[0].casefold() for hint in hints)]
             said = " ".join([*rest, *(known.verbs.get(word, "") for word in rest)])
-            if link := _best(links, said, sure=bool(reading.target) and hops == 1):
+            sure = bool(reading.target) and hops == 1 and not anchor.text.isdigit()
+            if link := _best(links, said, sure=sure):
                 return link
             begins = {word[0] for word in rest}  # as forms of a verb do: "born", birth
             alike = [one for one in links if begins & {word[0] for word in _words(one.names[0])}]

@@ -82,6 +82,11 @@ class Agenda(ABC):
             yield [(QUERY, thought, {"query": query})]
         return self.seen.table(query) if query in self.seen.rows else AnswerTable()
 
+    def is_number(self, query: str) -> bool:
+        """Whether the first row of a query that was run has a number."""
+        cells = [cell for row in self.seen.table(query).rows[:1] for cell in row if cell]
+        return any((cell.datatype or "").endswith(("#decimal", "#integer", "#double")) for cell in cells)
+
     def holds(self, query: str, thought: str) -> Generator[Calls, None, bool]:
         """Whether an ASK query is true."""
         return bool((yield from self.queried(query, thought)).boolean)
@@ -121,7 +126,9 @@ class Agenda(ABC):
         """
         words, question = lexicon(self.language), self.question
         said = {*words.light, *question.hint.split(), *(words.measures if "ORDER BY" in query else ())}
-        return (*(one for one in unused if fold(one) not in said), *question.second)
+        if self.is_number(query):
+            said.update(words.adjectives.values())  # "how high" is how much
+        return (*(one for one in unused if said.isdisjoint((one, fold(one)))), *question.second)
 
     def telling(self, words: Iterable[str]) -> list[str]:
         """Those of the words that say something: neither light ones nor years."""
@@ -135,7 +142,8 @@ class Agenda(ABC):
         many or ``all_needed`` says so.
         """
         question = self.question
-        if not set(question.strict).isdisjoint(unused):
+        bounds = (str(year) for sign, year in question.years if sign != "=")
+        if not {*question.strict, *bounds}.isdisjoint(unused):
             return True
         left_out = self.telling(unused)
         phrases = (phrase.text for phrase in question.phrases if phrase.named)

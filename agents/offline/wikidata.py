@@ -50,6 +50,8 @@ _WHAT = r"(?i)\W*(?:(?:what|who) (?:is|was)|(?:was|wer) (?:ist|war)|qui est|qu[e
 _NOW = re.compile(r"(?i)\W*(?:is|are|ist|sind|est|es) ")
 _END = "P582"
 """End time."""
+_WHEN = "P585"
+"""Point in time."""
 _PEOPLE = 5
 """Answers among which "she" or "he" is looked for."""
 _PLACED = ("P17", "P131")
@@ -268,7 +270,7 @@ class Reading:
             if len(about) == 1:
                 again = re.sub(rf"\bwd:{about[0]}\b", f"wd:{focus[0].best}", self.last.outcome.query)
                 yield Hypothesis(again, f"The last question again, about {focus[0].text}.")
-        if self.kind and (question.measure or any(sign != "=" for sign, _ in question.years)):
+        if self.kind and (question.measure or question.years):
             yield from self._compared(focus)
         ranked = sorted((one for name in focus for one in self._relations(name)), key=lambda one: -one.score)
         if question.kind == "yes-no":
@@ -279,6 +281,7 @@ class Reading:
             yield from self._qualified(one)
             yield from self._literals(one)
         for relation in ranked[:_RELATIONS]:
+            yield from self._dated(relation)
             if "item" in relation.kinds:
                 yield from self._narrowed(relation, next(one for one in focus if one.best == relation.entity))
         yield from self._members(focus)
@@ -302,9 +305,18 @@ class Reading:
             if groups.keys().isdisjoint({(name, "out"), (name, "in")}) and hit.datatype == "wikibase-item":
                 groups[name, "in"] = []
         labels = [edges[0].property.label if edges else hits[key[0]][0].label for key, edges in groups.items()]
-        fits = fit(" ".join([*(segment.text for segment in cut), question.hint]), labels)
-        for ((name, direction), edges), label, score in zip(groups.items(), labels, fits, strict=True):
+        texts = [one.text for one in cut]
+        verbs = [" ".join(one.text.split()[one.noun :]) for one in cut]  # "which countries" are no things of a country
+        links, fits = (
+            property_hits([one for one in cut if not one.noun]),
+            fit(f"{' '.join(texts)} {question.hint}", labels),
+        )
+        fits_in = fit(f"{' '.join(verbs)} {question.hint}", labels)
+        for ((name, direction), edges), label, *both in zip(groups.items(), labels, fits, fits_in, strict=True):
             datatype, found = (hits[name][0].datatype, hits[name][1]) if name in hits else ("", 0.0)
+            score = both[direction == "in"]
+            if direction == "in" and name in hits and name not in links:
+                continue
             relation = Relation(focus.best, name, label, direction, tuple(edges), datatype)
             dated = wanted == "time" and "time" in relation.kinds
             score += found
@@ -326,7 +338,10 @@ class Reading:
         for other in [one for one in self.names if one.text != name.text and one.score >= _SURE][:1]:
             thought = f"Perhaps it is what {label} links, and it also has to do with {other.text}."
             yield self._values(f"{triple} ?answer ?link wd:{other.best} .", thought)
-        if self.kind:
+        nouns = " ".join(one.text for one in self.segments if one.noun and relation.direction == "out")
+        if any(relevance(fold(nouns), [fold(relation.label)])):  # awards are what is received, whatever their class
+            yield self._values(triple, f"{label} is asked for.")
+        elif self.kind:
             thought = f"{label} fits the question; only members of the class {self.kind} are asked for."
             members = self._values(f"{triple} {self._of_kind} .", thought)
             yield members._replace(whole=_whole(triple, f"{self._of_kind} ."))
@@ -340,9 +355,10 @@ class Reading:
             hits = property_hits([segment])
             if first.property_id in hits or any(relevance(fold(segment.text), [fold(first.label)])):
                 continue  # it names the first
-            # A class asked for ("which country") leads on only where it is a property by name.
+            # A class asked for ("which country"), and a text, leads on only where it is a property by name.
             fits = [found for found, score in hits.values() if score >= 0.6]
-            fits = [found for found in fits if not segment.noun or fold(found.label) == fold(segment.text)]
+            by_name = [one for one in fits if fold(segment.text) in (fold(one.label), fold(one.alias))]
+            fits = by_name if segment.noun else [one for one in fits if one.datatype != "string" or one in by_name]
             path += [fits] if fits else []
         for length in range(len(path), 0, -1) if first.edges else ():
             kinds = [*["wikibase-item"] * (length - 1), last]
@@ -388,10 +404,26 @@ class Reading:
         for score, edge in ranked[:3]:
             asked = edge.value.id in named or (score > 0 and question.asks == "time")
             if edge.value.id and asked and (wanted := _wanted_qualifier(question, edge, left)):
+                alike = {one.value.id: None for one in edges if one.property == edge.property and one.value.id in named}
+                one_of = len(alike) > 1 and not any(other.best == edge.value.id for other in others)
+                of = (
+                    f"?of . VALUES ?of {{ {' '.join(f'wd:{one}' for one in alike)} }}"
+                    if one_of
+                    else f"wd:{edge.value.id} ."
+                )
                 yield self._values(
-                    f"{_statement(focus, edge)} wd:{edge.value.id} ; pq:{wanted.property.id} ?answer .",
+                    f"{_statement(focus, edge)} {of} ?statement pq:{wanted.property.id} ?answer .",
                     f"{edge.property.label}: {edge.value.text} says more: {wanted.property.label} is asked for.",
                 )
+
+    def _dated(self, relation: Relation) -> Iterator[Hypothesis]:
+        """What points to an entity by a statement of the year that the question names, as winners do to a prize."""
+        years, when = [year for sign, year in self.question.years if sign == "="], self.words.of(_WHEN)
+        if when and len(years) == 1 and relation.direction == "in":
+            stated = f"?answer p:{relation.property_id} ?statement . ?statement ps:{relation.property_id}"
+            dated = f"pq:{when} ?date . FILTER(YEAR(?date) = {years[0]})"
+            thought = f"{relation.label} ({relation.property_id}) fits the question, in {years[0]}."
+            yield self._values(f"{stated} wd:{relation.entity} ; {dated}", thought)
 
     def _literals(self, name: Segment) -> Iterator[Hypothesis]:
         """A text that is a value, as in "the symbol Se"."""
@@ -644,10 +676,14 @@ class WikidataAgenda(Agenda):
         if query.startswith("ASK"):
             other = not true or "?place" in query or "?value" in query
             asked = [edge for edge in stated if edge.property.id in ids and (other or edge.value.id in ids)]
-            asked.sort(key=lambda edge: edge.value.id not in ids)
-            told = [fact for edge in asked[:1] for fact in facts(edge)]
+            fitting = [edge for edge in asked if edge.value.id in ids] or (asked if len(asked) == 1 else [])
+            told = [fact for edge in fitting[:1] for fact in facts(edge)]
         elif life and f"wdt:{life[0]} ?answer" in query and self.question.asks != "time":
             told = [edge for edge in stated if edge.property.id in life and edge.value.text]
+        elif (table := self.seen.table(query)).rows and len(table.rows) == 1:
+            values = {cell.value for cell in table.rows[0] if cell}
+            dated = [edge for edge in stated if edge.property.id in ids and value_kind(edge.value) == "number"]
+            told = [fact for edge in dated if edge.qualifiers and edge.value.text in values for fact in facts(edge)]
         names = dict[str, str]()
         if (language := self.context.answer_language) != self.language:
             ids = [one for fact in told for one in (fact.property.id, fact.value.id) if one]
@@ -671,6 +707,8 @@ class WikidataAgenda(Agenda):
         beside = [word for one in self.question.phrases if not one.named for word in content_words(fold(one.text))]
         unsaid = len(things) < 2 and bool(beside) and set(map(fold, unused)).issuperset(self.telling(beside))
         false, link = self.seen.table(query).boolean is False, "?link" in query
+        if self.is_number(query) and not {str(year) for _, year in self.question.years}.isdisjoint(unused):
+            return True  # it is of another year
         rows, needed = self.seen.rows.get(query, 0), of_class or unsaid or false or link or not reads(self.language)
         return self.leaves_too_much(unused, rows=rows, all_needed=needed)
 

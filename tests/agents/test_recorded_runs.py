@@ -66,7 +66,7 @@ def test_a_model_that_goes_wrong_is_brought_back(run):
         ("(no tool)", False, ""),
         ("search_wikidata", False, ""),
         ("search_entities", True, "rolled back"),
-        ("finish", True, "premature finish"),
+        ("finish", False, "premature finish"),
     ]
     syntax = next(step for step in run.path if step.call.tool == "execute_query")
     assert not syntax.ok

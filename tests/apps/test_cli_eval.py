@@ -75,9 +75,9 @@ def test_a_run_is_made_again_from_what_it_saved(kbnav, folder, monkeypatch):
     assert long["list price"].startswith("$2.5 in, $10 out")
     assert max(map(len, long.values())) < 200
     assert secret[1].partition("=")[2] not in out
-    code, _, error = kbnav("repeat", "runs/a", "--out", "runs/b")
-    assert (code, "name their file by --dataset" in error) == (2, True)
-    out = kbnav.out("repeat", "runs/a", "--dataset", "mini.jsonl", "--out", "runs/b")
+    (folder / "mini.jsonl").rename(folder / "kept.jsonl")
+    out = kbnav.out("repeat", "runs/a", "--out", "runs/b")  # the folder is enough
+    (folder / "kept.jsonl").rename(folder / "mini.jsonl")
     assert "changed since runs/a: nothing" in out
     write_whole(folder / "runs" / "a" / "run.json", to_json(replace(info, versions={**info.versions, "openai": "1"})))
     code, out, _ = kbnav("repeat", "runs/a", "--dataset", "mini.jsonl", "--out", "runs/b")
@@ -99,6 +99,19 @@ def test_gold_queries_that_fail_are_named_before_the_first_question(kbnav, folde
     assert (code, "1 of 2 questions have no gold answer and are not scored" in out) == (1, True)
     assert caplog.messages[0].startswith("no gold answer of bad: QuerySyntaxError: ")
     assert caplog.messages[1].startswith("1 of 2 questions have no gold answer and cannot be scored")
+
+
+def test_what_no_score_can_come_of_is_said_before(kbnav, folder, caplog):
+    lines = [{"id": one, "question": f"Who is {one}?", "answers": [one]} for one in ("Q7186", "Q99999991", "Q99999992")]
+    (folder / "q.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (folder / "half.jsonl").write_text("\n".join(map(json.dumps, lines[:2])))
+    kbnav.out("run", "half.jsonl", "--kb", "mini", "--out", "h")
+    assert not [one for one in caplog.messages if "not in this copy" in one]
+    kbnav.out("run", "q.jsonl", "--kb", "mini", "--out", "a")
+    assert "2 of 3 answers in the gold, such as Q99999991, are not in this copy" in caplog.messages[-1]
+    (folder / "n.jsonl").write_text(json.dumps({"id": "n", "question": "Which ship?", "nodes": ["ship:heron"]}))
+    kbnav.out("run", "n.jsonl", "--kb", "demo", "--system", "kar", "--out", "k")
+    assert "rules stand in for the language model that kar asks" in caplog.messages[-1]
 
 
 def test_frozen_gold_answers_and_an_ablation_against_them(kbnav, folder):
@@ -151,6 +164,7 @@ def test_reports_and_dataset_statistics_are_written_where_they_are_asked_for(kbn
         ([*RUN, "--out", "a", "--without", "get_entries"], "no tool get_entries to leave out"),
         ([*RUN, "--out", "a", "--model", "our-own", "--max-cost", "1"], "--max-cost needs the price of our-own"),
         ([*RUN, "--out", "a", "--only", os.devnull], "names no question"),
+        ([*RUN, "--out", "a", "--set", "preset=paper"], "the preset paper needs a model"),
         (["run", "qald-11", "--out", "a"], "no dataset 'qald-11'"),
         (["run", "hf:owner/name", "--out", "a"], "hf download owner/name"),
     ],

@@ -161,12 +161,12 @@ tungsten,SELECT nonsense
 def test_queries_of_another_system_are_executed_and_scored(evaluation, tmp_path):
     (tmp_path / "theirs.csv").write_text(PREDICTED)
     code, out, error = evaluation(
-        "import", "theirs.csv", "mine.csv", "--kb", "mini", "--system", "theirs", "--out", "runs/t"
+        "import", "theirs.csv", "mine.csv", "--kb", "mini", "--system", "theirs", "--model", "llm", "--out", "runs/t"
     )
     assert (code, out) == (0, "runs/t: 3 questions of mine, 1 queries failed, 1 without a prediction\n"), error
     assert scores("runs/t") == {"polonium": 1.0, "tungsten": 0.0, "gas": 0.0}
     saved = read_saved_run(Path("runs/t"))
-    assert (saved.info.system, saved.info.origin) == ("theirs", "theirs.csv")
+    assert (saved.info.system, saved.info.model, saved.info.origin) == ("theirs", "llm", "theirs.csv")
     assert "QuerySyntaxError" in saved.records["tungsten"].run.outcome.note
     assert evaluation("run", "mine.csv", "--kb", "mini", "--out", "runs/a")[0] == 0
     code, out, _ = evaluation("compare", "runs/a", "runs/t")

@@ -48,6 +48,13 @@ def test_ask_takes_several_and_a_follow_up_asks_the_same(kbnav):
     assert "From places." in answer["note"]
 
 
+def test_check_tries_each_in_turn(kbnav):
+    tried = json.loads(kbnav.out("check", "--kb", "shop", "--kb", "places", "--json"))
+    assert [(one["kb"], one["kind"], one["lacking"]) for one in tried] == [
+        (kb, "sparql", []) for kb in ("shop", "places")
+    ]
+
+
 def test_an_evaluation_runs_gold_queries_on_the_one_that_they_name(kbnav, tmp_path):
     query = "PREFIX geo: <http://places.example/vocab/> SELECT ?c { <http://places.example/de> geo:capital ?c }"
     asked = {"id": "1", "question": CAPITAL, "sparql": f"# kb: places\n{query}"}
@@ -63,7 +70,6 @@ def test_an_evaluation_runs_gold_queries_on_the_one_that_they_name(kbnav, tmp_pa
         (("ask", "--kb", "shop", "--kb", "shop", QUESTION), "shop is named twice"),
         (("ask", "--kb", "shop", "--kb", "palces", QUESTION), "did you mean 'places'"),
         (("ask", "--kb", "shop", "--kb", "demo", QUESTION), "demo: an SKB"),
-        (("check", "--kb", "shop + places"), "tries one knowledge base"),
     ],
 )
 def test_bad_use_is_one_clear_line(kbnav, command, said):

@@ -172,6 +172,7 @@ WRONG = [
     ("jsonl", GOOD + "\n{", r"record 2: not JSON"),
     ("jsonl", GOOD + "\n" + GOOD, r"record 2: the id '1' was used before"),
     ("jsonl", '{"id": "1", "question": "Q?", "answers": [{"x": 1}]}', r"record 1: the stored answer is not a SPARQL"),
+    ("jsonl", '{"id": "who", "question": "Q?", "answers": [""]}', r"record 1: an answer of question 'who' is empty"),
     ("jsonl", '{"id": "1", "question": "Q?", "nodes": [1.5]}', r"record 1: 'nodes' must be ids"),
     ("spinach", f"[{GOOD}, {{}}]", r"record 2: no field 'id'"),
     ("qald-10", "{}", r"expected an object with 'questions'"),

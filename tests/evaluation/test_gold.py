@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -174,7 +175,8 @@ def test_what_was_cut_off_is_asked_for_again_a_few_times(tmp_path):
         (file,) = fetch("spinach-dev", tmp_path, origins=origins(publisher))
         assert (file.sha256, len(publisher.asked)) == (DIGEST, 3)
         assert [path.name for path in file.path.parent.iterdir()] == ["dev.json"]
-        with pytest.raises(ServiceError, match="cannot be reached"):
+        by_hand = re.escape(f"{publisher.url}/dev.json elsewhere, and put it there: {tmp_path}/other/spinach/dev.json")
+        with pytest.raises(ServiceError, match=by_hand):
             fetch("spinach-dev", tmp_path / "other", origins=origins(publisher), retries=1)
 
 

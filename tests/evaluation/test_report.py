@@ -118,6 +118,7 @@ WRONG = {"f1": 0.5, "em": 0.0}
         ("extra properties", answered(table("Q1"), RIGHT.replace("}", "; wdt:P27 wd:Q2 }")), WRONG),
         ("other query", answered(table("Q1"), "SELECT ?x { ?x wdt:P31 wd:Q5 OPTIONAL { ?x wdt:P21 ?y } }"), WRONG),
         ("other query", answered(table("Q1"), "SELECT ?x {"), WRONG),
+        ("other rows", answered(table("Q1")), WRONG),
         ("no gold", answered(table("Q1"), RIGHT), None),
     ],
 )
@@ -164,7 +165,7 @@ def test_tokens_costs_and_actions_of_a_run():
 def test_runs_are_compared_where_they_can_be():
     other = costly_run()
     better = {**other.records, "q2": question("q2", answered(table("Q2")))}
-    report = build_report({"a": costly_run(), "b": replace(other, records=better), "c": costly_run(sha="1")})
+    report = build_report({"a": costly_run(), "b": replace(other, records=better), "c": run(3, sha="1")})
     good, bad = report.against.values()
     assert good.questions == 3
     assert good.metrics[0].test.difference.mean == pytest.approx(1 / 3)
@@ -292,7 +293,10 @@ def run(right: int, reached: int = 12, last: str = "Q12", asked: int = 12, **inf
 
 def test_one_table_of_runs_marks_the_best_and_what_differs_from_the_first():
     runs = {"a_1 & {50%}": run(3), "strong": run(12), "same": run(3), "equal": run(12)}
-    others = {"other": run(6, sha="1"), "none": run(0, sha="1")}  # of another dataset: a table of their own
+    others = {
+        "other": run(6, last="Q77", sha="1"),
+        "none": run(0, last="Q77", sha="1"),
+    }  # of another dataset: a table of their own
     report = build_report({**runs, **others})
     first, second = (text.splitlines() for text in scores_table(report, "markdown").split("\n\n"))
     markdown = {line.split(" | ")[0]: line for line in (*first, *second)}
@@ -306,6 +310,8 @@ def test_one_table_of_runs_marks_the_best_and_what_differs_from_the_first():
     latex = scores_table(report, "latex")
     assert r"a\_1 \& \{50\%\} & spinach" in latex
     assert r"\textbf{100.0}*" in latex
+    assert latex.count(r"\label{tab:") == len({one for one in latex.splitlines() if r"\label{" in one}) == 2
+    assert "**" not in scores_table(build_report({"a": run(3), "b": run(3)}), "markdown")
     assert latex.count(r"\begin{table}") == latex.count(r"\caption{Scores in percent on own (n = 12)") == 2
     rows = list(csv.DictReader(scores_table(report, "csv").splitlines()))
     assert [float(row["F1"]) for row in rows] == [25.0, 100.0, 25.0, 100.0, 50.0, 0.0]

@@ -66,7 +66,7 @@ def test_rankings_are_scored_by_rank(tmp_path):
 def test_rankings_are_scored_by_further_metrics_and_written_for_trec_eval(tmp_path, monkeypatch, capsys):
     answers = {"a": Ranking((Ranked("9", 2.0), Ranked("7", 1.0))), "b": None}
     folder = saved_folder(tmp_path / "r", {"a": ("7",), "b": ("1 x",)}, answers)
-    asked = ("--metric", "ndcg@10", "--metric", "map", "--trec", str(tmp_path / "a.run"), "--json")
+    asked = ("--metric", "nDCG@10", "--metric", "MAP", "--trec", str(tmp_path / "a.run"), "--json")
     out = Cli(monkeypatch, capsys).out("eval", "score", str(folder), *asked)
     means = json.loads(out)["all"]["values"]
     assert (means["ndcg@10"], means["map"]) == (pytest.approx(0.63093 / 2, abs=1e-5), 0.25)
@@ -90,6 +90,11 @@ def test_a_trec_run_made_elsewhere_is_scored_by_its_qrels(tmp_path, monkeypatch,
     assert (tmp_path / "back.run.qrels").read_text() == "q1 0 b 1\nq1 0 a 1\nq2 0 x%20y 1\nq3 0 d 1\n"
     back = ("eval", "import", str(tmp_path / "back.run"), str(tmp_path / "back.run.qrels"), "--out", f"{out}1")
     assert json.loads(cli.out(*back, "--json"))["dataset"] == "back.run"
+    found = json.loads(cli.out("eval", "compare", out, f"{out}1", "--json"))
+    assert {one["test"]["difference"]["mean"] for one in found["metrics"]} == {0.0}
+    assert len(cli.out("eval", "report", out, f"{out}1").splitlines()) == 4  # one table
+    code, _, error = cli("eval", "score", out, "--stark-compat")
+    assert (code, "name the SKB by --kb" in error) == (2, True)
     (tmp_path / "bad.run").write_text("q1 Q0 a 1 high bm25\n")
     code, _, error = cli("eval", "import", str(tmp_path / "bad.run"), str(tmp_path / "gold.qrels"), "--out", f"{out}2")
     assert code == 2
@@ -146,17 +151,36 @@ def test_a_p_at_the_floor_of_the_exchanges_is_shown_as_a_bound(tmp_path, monkeyp
     assert shown in Cli(monkeypatch, capsys).out("eval", "compare", *runs)
 
 
-@pytest.mark.parametrize("number", [74, "74", "+74.0"])
-def test_a_number_is_the_golds_and_names_for_ids_are_warned_of(tmp_path, monkeypatch, capsys, caplog, number):
-    literal = {"type": "literal", "value": "74", "datatype": "http://www.w3.org/2001/XMLSchema#decimal"}
-    gold = [{"id": "x", "question": "x", "answers": [{"n": literal}]}, {"id": "y", "question": "y", "answers": ["Q1"]}]
-    (tmp_path / "gold.jsonl").write_text("\n".join(map(json.dumps, gold)))
-    (tmp_path / "a.json").write_text(json.dumps([{"id": "x", "answers": [number]}, {"id": "y", "answers": ["Ann"]}]))
+_XSD, _WKT = "http://www.w3.org/2001/XMLSchema#", "http://www.opengis.net/ont/geosparql#wktLiteral"
+
+
+@pytest.mark.parametrize(
+    ("given", "gold", "right"),
+    [
+        (74, ("74", _XSD + "decimal"), 1),
+        ("+74.0", ("74", _XSD + "decimal"), 1),
+        ("1898-01-01", ("1898-01-01T00:00:00Z", _XSD + "dateTime"), 1),
+        ("1898-01-01T00:00:00Z", ("1898-01-01", _XSD + "date"), 1),
+        ("1898", ("1898-01-01T00:00:00Z", _XSD + "dateTime"), 0),
+        ("1898-01-02", ("1898-01-01T00:00:00Z", _XSD + "dateTime"), 0),
+        ("Bär", ("Bär", None, "de"), 1),
+        ("bär", ("Bär", None, "de"), 0),
+        ("POINT (8.0 51.90)", ("Point(8 51.9)", _WKT), 1),
+        ("Point(51.9 8)", ("Point(8 51.9)", _WKT), 0),
+    ],
+)
+def test_a_plain_value_is_the_golds_and_names_for_ids_are_warned_of(
+    tmp_path, monkeypatch, capsys, caplog, given, gold, right
+):
+    literal = AnswerTable(("n",), ((Term("literal", *gold),),)).bindings()
+    both = [{"id": "x", "question": "x", "answers": literal}, {"id": "y", "question": "y", "answers": ["Q1"]}]
+    (tmp_path / "gold.jsonl").write_text("\n".join(map(json.dumps, both)))
+    (tmp_path / "a.json").write_text(json.dumps([{"id": "x", "answers": [given]}, {"id": "y", "answers": ["Ann"]}]))
     cli, files = Cli(monkeypatch, capsys), [str(tmp_path / name) for name in ("a.json", "gold.jsonl", "out")]
     cli.out("eval", "import", *files[:2], "--out", files[2])
-    assert caplog.messages[0].startswith("1 answers are names")
+    assert caplog.messages[-1].endswith("the first is y")
     scores = json.loads(cli.out("eval", "score", files[2], "--json"))
-    assert ([one["values"]["em"] for one in scores["questions"]], scores["named"]) == ([1, 0], 1)
+    assert ([one["values"]["em"] for one in scores["questions"]], scores["named"]) == ([right, 0], 1)
 
 
 def test_runs_with_other_gold_answers_are_not_compared_but_the_order_of_rows_is_free(tmp_path):
@@ -164,7 +188,7 @@ def test_runs_with_other_gold_answers_are_not_compared_but_the_order_of_rows_is_
     one = read_saved_run(saved_folder(tmp_path / "1", {"a": table("Q1", "Q2")}, answers))
     turned = read_saved_run(saved_folder(tmp_path / "2", {"a": table("Q2", "Q1")}, answers))
     other = read_saved_run(saved_folder(tmp_path / "3", {"a": table("Q1", "Q3")}, answers))
-    dataset = read_saved_run(saved_folder(tmp_path / "4", {"a": table("Q1")}, answers, dataset_sha256="11"))
+    dataset = read_saved_run(saved_folder(tmp_path / "4", {"b": table("Q1")}, answers, dataset_sha256="11"))
     assert compare_runs(one, turned).metrics[0].test.difference.mean == 0.0
     with pytest.raises(UsageError, match="different gold answers to 1 questions, the first is a"):
         compare_runs(one, other)

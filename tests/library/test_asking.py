@@ -165,6 +165,7 @@ def test_nodes_of_an_skb_are_rows_too(demo_home):
         nodes, (first, *others) = demo.nodes, demo.nodes
         assert (demo.search(first.label)[0].id, len(others) + 1) == (first.id, demo.base.state()["nodes"])
         assert (len(nodes), nodes[0], nodes[-1], [*nodes[1:3]]) == (len(others) + 1, first, others[-1], others[:2])
+        assert repr(nodes).startswith(f"<{len(nodes)} nodes: {first.label}, ")
         with pytest.raises(IndexError):
             nodes[len(nodes)]
     assert (answer.rows[0]["rank"], answer.rows[0]["type"]) == (1, "instrument")
@@ -324,6 +325,7 @@ def test_nodes_are_retrieved_without_an_agent(demo_home, kb):
 def test_results_are_looped_over_and_become_data_frames(kb):
     pandas = pytest.importorskip("pandas")
     assert list(pandas.DataFrame(kb.query(POLONIUM))["whoLabel"]) == ["Marie Curie", "Pierre Curie"]
+    assert list(pandas.DataFrame(kbnav.ask(MARIE, kb=kb))["answerLabel"]) == ["polonium", "radium"]
     links = pandas.DataFrame(kb.neighbors("Q979", relation="P61", direction="out"))
     assert set(links["neighborLabel"]) == {"Marie Curie", "Pierre Curie"}
 
@@ -401,11 +403,45 @@ def test_rows_that_a_tool_of_ones_own_gives_can_be_the_answer(kb):
         lambda kb: kbnav.ask("Who discovered polonium?", kb=kb, language="german"),
         lambda kb: kb.query(POLONIUM, language="de,en"),
         lambda kb: kbnav.ask("Who discovered polonium?", kb=kb, modle="gpt-4o"),
+        lambda kb: kbnav.open("mini", setting=None),
+        lambda kb: kbnav.ask("Who discovered polonium?", kb=42),
+        lambda kb: kbnav.ask("Who discovered polonium?", kb=kb, model=explorer(), tools=greet),
+        lambda kb: kbnav.ask("Who discovered polonium?", kb=kb, system=lambda kb: None),
+        lambda kb: kbnav.ask("How many?", kb=NumbersKB()),
+        lambda kb: kbnav.graph(kb).invoke({"messages": [HumanMessage(MARIE), AIMessage("Radium.")]}),
     ],
 )
 def test_what_is_of_a_wrong_type_or_name_is_refused(kb, wrong):
-    with pytest.raises((UsageError, TypeError), match=r"is a text|takes kbnav|dollars|did you mean 'model'|no lang"):
+    said = r"is a text|takes kbnav|dollars|did you mean '(model|settings)'|no lang|takes a (name|list)|kb and settings"
+    with pytest.raises((UsageError, TypeError), match=f"{said}|rules cannot ask numbers|end with a question"):
         wrong(kb)
+
+
+@pytest.mark.parametrize("error", [ValueError("too hot"), KeyError("city"), TypeError("no"), RuntimeError("down")])
+def test_the_error_of_a_model_of_ones_own_comes_as_it_is(kb, error):
+    class Failing(ScriptedModel):
+        def _generate(self, *args: Any, **kwargs: Any):
+            raise error
+
+    for ask in (
+        lambda model: kbnav.ask("Who?", kb=kb, model=model),
+        lambda model: list(kbnav.stream("Who?", kb=kb, model=model)),
+        lambda model: kbnav.graph(kb, model=model).invoke({"question": "Who?"}),
+    ):
+        with pytest.raises(type(error)) as raised:
+            ask(Failing(replies=[]))
+        assert raised.value is error
+
+
+def test_a_finish_that_nothing_came_before_says_why_it_was_not_accepted(kb):
+    model = ScriptedModel(replies=[says(("greet", {"name": "Ann"})), *[says(("finish", {"answer": "42 EUR"}))] * 40])
+    steps: list[Any] = []
+    answer = kbnav.ask("How much?", kb=kb, model=model, tools=[greet], on_step=steps.append)
+    refused = [step for step in steps if step.dropped == "premature finish"]
+    assert (answer.status, {step.ok for step in refused}) == ("no answer", {False})
+    assert {"a tool's text is none" in text for text in (answer.note, *(step.observation for step in refused))} == {
+        True
+    }
 
 
 def test_an_answer_is_printed_and_shown_in_a_notebook_as_what_it_says(kb, demo_home):

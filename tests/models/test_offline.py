@@ -19,6 +19,7 @@ from kbnav.answers.parsing import read_question
 from kbnav.apps.console import answer_csv, print_answer
 from kbnav.knowledge.open import open_kb
 from kbnav.runs.trajectory import Outcome, Run, Turn, Understood
+from kbnav.sessions.evidence import run_evidence
 from kbnav.sessions.session import ask
 from kbnav.settings.model import load_settings
 
@@ -159,6 +160,13 @@ def test_a_misspelled_name_is_offered_as_it_is_written(agent: Agent):
     assert understood.instead == ("Who discovered polonium?",)
 
 
+def test_a_no_because_of_what_has_ended_is_no_absence_and_its_statement_is_the_evidence(agent: Agent):
+    run = ask(agent, "Is Saint Petersburg the capital of Russia?")
+    (found,) = run_evidence(agent.kb, run).rows[0]
+    ended = [link.value.value[:4] for link in found.qualifiers if link.property == "P582"]
+    assert (run.outcome.absence, run_evidence(agent.kb, run).absent, ended) == (None, (), ["1918"])
+
+
 def test_what_a_name_stands_for_can_be_said(agent: Agent):
     assert ask(agent, "Who discovered polonium? (polonium: Q1128)").outcome.query == (
         "SELECT DISTINCT ?answer WHERE { wd:Q1128 wdt:P61 ?answer . }"
@@ -187,6 +195,10 @@ UNUSED = [
     ("Welche Stadt ist die größte?", ["größte"]),
     ("Hat Marie Curie den Nobelpreis für Chemie bekommen?", ["Chemie"]),  # any link of theirs is none
     ("Who discovered gold?", ["discovered"]),
+    ("Which countries border Germany?", ["border"]),  # not what is in that country
+    ("Elements discovered in Sweden", ["Elements"]),  # not their symbols
+    ("What was the population of Poland in 2011?", ["2011"]),
+    ("What was the capital of Russia before 1918?", ["1918"]),
 ]
 
 
@@ -239,6 +251,13 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
         ("How old is Marie Curie?", "date of birth: 1867-11-07; date of death: 1934-07-04"),
         ("Wie alt wurde Marie Curie?", "Geburtsdatum: 1867-11-07; Sterbedatum: 1934-07-04"),
         ("Where was radium discovered?", "Paris"),
+        ("Who got the Nobel Prize in Chemistry in 1911?", "Marie Curie"),
+        ("Who was awarded the Nobel Prize in Physics in 1921?", "Albert Einstein"),
+        ("How many Nobel Prizes did Marie Curie win?", "2"),
+        ("When did Marie Curie win the Nobel Prize?", "1911, 1903"),  # of which kind is not said
+        ("What awards did Marie Curie receive?", "Matteucci Medal, Nobel Prize in Chemistry, Nobel Prize in Physics"),
+        ("Which elements were discovered in 1898?", "polonium, radium"),
+        ("What is the population of Berlin?", "population: 3469849; point in time: 2014-12-31"),
         ("Is Berlin the capital of Germany?", "✓ (capital: Berlin)"),
         ("Was Saint Petersburg the capital of Russia?", "✓ (capital: Saint Petersburg; end time: 1918)"),
         ("Is Saint Petersburg the capital of Russia?", "✗ (capital: Saint Petersburg; end time: 1918)"),
@@ -252,7 +271,14 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
             "✗ (no such statement here; discoverer or inventor: Carl Wilhelm Scheele)",
         ),
         ("Did Marie Curie win a Nobel Prize?", "✓"),
-        ("Did Humphry Davy win a Nobel Prize?", "✗ (no such statement here)"),
+        (
+            "Did Humphry Davy win a Nobel Prize?",
+            "✗ (no such statement here; award received: Copley Medal; point in time: 1805)",
+        ),
+        (
+            "Did Albert Einstein win the Nobel Prize in Chemistry?",
+            "✗ (no such statement here)",
+        ),  # of several prizes none
         ("Did Marie Curie discover an element?", "✓"),
         ("Was Marie Curie a city?", "✗ (no such statement here; instance of: human)"),  # born in one
         ("Is France a country?", "✓"),

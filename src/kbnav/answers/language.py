@@ -91,7 +91,9 @@ def question_language(text: str, default: str = "en") -> str:
 
 
 def singular(word: str) -> str:
-    """An English noun without the ending of its plural, or a verb without its s, roughly; others are left alone."""
+    """A noun without the ending of its plural, or a verb without its s, roughly: of English, and of "Bücher" (buch)."""
+    if len(word) > 4 and word.endswith("er") and re.search("[äöü]", word):
+        return fold(word).removesuffix("er")
     for ending, instead in (("vies", "vie"), ("ies", "y"), ("sses", "ss"), ("xes", "x"), ("ches", "ch"), ("s", "")):
         if word.endswith(ending) and len(word) - len(ending) >= 2 and not word.endswith(("ss", "us", "is")):
             return word.removesuffix(ending) + instead
@@ -223,7 +225,8 @@ class Lexicon:
     unread: str = ""
     """What to tell where a question in it led to nothing."""
     told: Mapping[str, str] = field(default_factory=dict)
-    """Of no answer: ``unnamed``, ``unused`` with ``{words}``, each a ``word``; ``nothing``, ``empty``. And ``no``."""
+    """Of no answer: ``unnamed``, ``unused`` with ``{words}``, each a ``word``; ``nothing``, ``empty``. And ``no``;
+    ``of`` with a ``{word}``."""
 
 
 def why_unread(question: str, language: str) -> str:

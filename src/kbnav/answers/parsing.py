@@ -16,10 +16,11 @@ _TOKEN = re.compile(r"[^\W_]+(?:[.'’\-][^\W_]+)*\.?", re.UNICODE)
 _WHOLE_NAME = re.compile(
     r"[\"“„«](?P<quoted>[^\"“”„«»]{1,80})[\"”“»]"
     r"|(?P<numbered>[\w'’-]+(?:,(?: [\w'’.-]+)+)? \(\d+\))"
+    r"|(?<=[\w,] )(?P<mark>[A-ZÄÖÜ][\w.]{0,3} \d\w*(?:/\w+)+)"
     r"|(?<=[\w,] )(?P<title>(?:The|Der|Die|Das|Ein|Eine|Le|La|Les|Un|Une|El|Los|Las)\b"
     r"(?:(?: [a-zà-ÿ][\w-]*){0,2} [A-ZÀ-Þ][\w'’-]*)+)"
 )
-"""What is quoted; a name as catalogues have it, Schulz, Max (4); a title that begins with an article."""
+"""What is quoted; names as catalogues have them, Schulz, Max (4) or Mu 3/1945; a title that begins with an article."""
 _ABBREVIATION = re.compile(r"(?:\w\.)+|\w+\.\w+.*|(?:Jr|Sr|St|Dr|Mr)\.")
 _ELISION = re.compile(r"^(?:[dlnsjmtcDLNSJMTC]|[Qq]u)['’](?=\w)")
 _YEAR = re.compile(r"1\d{3}|20\d{2}")

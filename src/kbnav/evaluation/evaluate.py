@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from kbnav.answers.tables import markdown_table
 from kbnav.errors import UsageError
 from kbnav.evaluation import gold as golden
-from kbnav.evaluation.datasets import NAMES, Dataset, Question, find_dataset
+from kbnav.evaluation.datasets import SOURCES, Dataset, Question, find_dataset
 from kbnav.evaluation.datasets.formats import HUMAN_TOP_V, is_human, names_only
 from kbnav.evaluation.metrics.statistics import Spread
 from kbnav.evaluation.records import (
@@ -53,7 +53,7 @@ from kbnav.models.prices import known_prices, list_prices, price_of
 from kbnav.runs.journal import write_whole
 from kbnav.runs.trajectory import to_json, versions
 from kbnav.settings import systems
-from kbnav.settings.model import Settings, load_settings
+from kbnav.settings.model import OFFLINE, Settings, load_settings
 from kbnav.settings.plugins import missing
 from kbnav.settings.systems import usual_agent
 
@@ -112,19 +112,19 @@ class EvaluationPlan:
 def repeated(folder: Path, dataset: str = "") -> EvaluationPlan:
     """The plan of a saved run: its system, settings, questions and gold answers, with the secrets that are set now.
 
-    ``dataset`` says where the questions are now; empty: their name is known. Raises UsageError where these are others
-    or a setting is no longer known, DataError.
+    The questions are those in its folder, or read anew from ``dataset``. Raises UsageError where these are others or a
+    setting is no longer known, DataError.
     """
-    info = read_saved_run(folder).info
+    run = read_saved_run(folder)
+    info = run.info
     if info.origin:
         raise UsageError(f"{folder} was imported from {info.origin}: kbnav has no system to ask again")
-    try:
-        found = find_dataset(dataset or info.dataset)
-    except UsageError as error:
-        if dataset or info.dataset in NAMES:
-            raise
-        own = f"{folder} asked questions of your own ({info.dataset}): name their file by --dataset"
-        raise UsageError(own) from error
+    if dataset:
+        found = find_dataset(dataset)
+    else:
+        asked_then = [run.gold[name] for name in info.questions]
+        kept = (Question(one.id, {info.language: one.question}, one.query) for one in asked_then)
+        found = Dataset(info.dataset, tuple(kept), SOURCES["jsonl"], info.dataset_sha256)
     if found.sha256 != info.dataset_sha256:
         raise UsageError(f"{folder} asked other questions than {found.name} has, or they have changed since")
     try:
@@ -228,6 +228,8 @@ def evaluate(
         options = systems.find(name).read({**usual, **settings.options})
         settings = settings.model_copy(update={"options": options.model_dump(mode="json")})
         system = build(name, kb, settings)
+        if settings.model == OFFLINE and system.ranks_only and system.prompts:
+            _log.warning("rules stand in for the language model that %s asks; --model names one", name)
         questions = _with_gold(plan, candidates, kb, folder, stopped, on_gold)
         if questions is None:
             return "interrupted"

@@ -16,7 +16,7 @@ from kbnav.errors import FATAL, DataError, QuerySyntaxError, StopRun, TellModel,
 from kbnav.evaluation.datasets import Dataset, Question
 from kbnav.evaluation.records import GoldAnswer, GoldInfo, read_gold
 from kbnav.evaluation.runner import Patience, kb_state, side_by_side
-from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.runs.journal import json_line, open_journal, write_whole
 from kbnav.settings.systems import GIVEN, FromGold, kb_kind
@@ -25,7 +25,7 @@ Listener = Callable[[int, int], None]
 """Gets how many gold answers there are, and of how many."""
 _log = logging.getLogger(__name__)
 _LOOKED_UP = 1_000
-"""Nodes of gold answers of which one at least should be in the SKB."""
+"""Nodes or items of gold answers of which half at least should be in the knowledge base."""
 TOPICS = 20
 """Entities that are drawn from a gold answer at most, as in the paper."""
 
@@ -135,9 +135,18 @@ def refuse_unfit(answers: Sequence[GoldAnswer], kb: KnowledgeBase, *, ranks_only
             f"the gold answers are nodes of an SKB (of {nodes.id}: {nodes.nodes[0]}), and systems on this knowledge "
             "base answer with tables: name the SKB by --kb, or give the gold as answers or sparql"
         )
-    some = [node for one in known for node in one.nodes][:_LOOKED_UP]
-    if some and not any(kb.labels(some, language="en").values()):
-        _log.warning("no node of the gold answers, such as %s, is in %s: all scores will be 0", some[0], kb.name)
+    named = [node for one in known for node in one.nodes]
+    place = kb.name
+    if is_mirror(kb.state()):
+        place = "this copy"
+        cells = (cell for one in known if one.table for row in one.table.rows for cell in row)
+        named = [cell.entity_id for cell in cells if cell and cell.entity_id]
+    some = list(dict.fromkeys(named))[:_LOOKED_UP]
+    labels = kb.labels(some, language="en") if some else {}
+    absent = [one for one in some if not labels.get(one)]
+    if 2 * len(absent) > len(some):
+        what = "%d of %d answers in the gold, such as %s, are not in %s: questions about them will score 0"
+        _log.warning(what, len(absent), len(some), absent[0], place)
     if table and ranks_only:
         raise UsageError(
             f"the gold answers are tables (of {table.id} too), and this system ranks nodes: give the gold as nodes"

@@ -6,12 +6,14 @@ They are a table of question and query, or of question and answers; or what SPIN
 from __future__ import annotations
 
 import logging
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kbnav.answers.tables import AnswerTable, Ranking
+from kbnav.answers.tables import AnswerTable, Cell, Ranking, Term
 from kbnav.errors import UsageError
 from kbnav.evaluation import gold as golden
 from kbnav.evaluation.datasets import Dataset, Question
@@ -19,7 +21,7 @@ from kbnav.evaluation.datasets.formats import own_answer, stored_answer, table_r
 from kbnav.evaluation.datasets.records import File, Record
 from kbnav.evaluation.records import GOLD, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo
 from kbnav.evaluation.runner import Patience, begin_run, kb_state, side_by_side
-from kbnav.evaluation.scoring import in_other_words, number_in
+from kbnav.evaluation.scoring import NAMED, in_other_words, number_in
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.runs.journal import open_journal
 from kbnav.runs.trajectory import FINISH, QUERY, Call, Outcome, Run, Step
@@ -35,6 +37,8 @@ _TOOLS: Mapping[str, tuple[str, str]] = {
     "stop": (FINISH, ""),
 }
 """Tool and argument for each action of a SPINACH recording."""
+_DATE = re.compile(r"\+?(-?\d{4,}-\d\d-\d\d)(?:T00:00:00(?:\.0+)?(?:Z|\+00:00)?)?")
+_POINT = re.compile(r"(?:<\S+>\s*)?POINT\s*\(\s*([+-]?\d+(?:\.\d+)?)\s+([+-]?\d+(?:\.\d+)?)\s*\)", re.IGNORECASE)
 _ONE_OF = ("sparql", "answers", "nodes")
 """Fields of a prediction."""
 _ANSWER = (list, bool, type(None))
@@ -47,6 +51,7 @@ def import_table(
     out: Path,
     *,
     system: str,
+    model: str = "",
     kb: KnowledgeBase | None = None,
     kb_name: str = "",
     gold: Path | None = None,
@@ -70,7 +75,7 @@ def import_table(
     frozen = golden.gold_file(gold, dataset.name) if gold else None
     digest = golden.file_sha256(frozen) if frozen else ""
     asked_of = {"kb": kb_state(kb), "settings": {"kb": kb_name or kb.name}} if kb else {}
-    info = _info(system, "", dataset, predictions, gold_sha256=digest, **asked_of)
+    info = _info(system, model, dataset, predictions, gold_sha256=digest, **asked_of)
     _refuse_used(out)
     questions = [question for question in dataset.questions if question.id in found]
     stated = {one.id: _stated(found[one.id], ranked=bool(one.nodes)) for one in questions if one.id not in queries}
@@ -81,9 +86,9 @@ def import_table(
         answers = dict(golden.collect_gold(dataset, asked, kb, file, stored=True, jobs=jobs))
     for one, outcome in stated.items():
         if outcome.table and (truth := answers[one].table) and own_answer(found[one])[1]:
-            stated[one] = replace(outcome, table=_with_numbers(outcome.table, truth))
-    if named := sum(in_other_words(outcome.table, answers[one].table) for one, outcome in stated.items()):
-        _log.warning("%d answers are names where gold has ids, or the reverse: --by labels compares names", named)
+            stated[one] = replace(outcome, table=_as_in_gold(outcome.table, truth))
+    if named := [one for one, outcome in stated.items() if in_other_words(outcome.table, answers[one].table)]:
+        _log.warning("questions with %s: %d, the first is %s", NAMED, len(named), named[0])
     _warn_of_nodes([one.ranking for one in stated.values() if one.ranking], answers.values(), kb)
     begin_run(out, info)
 
@@ -103,7 +108,7 @@ def import_table(
             patience.count(outcome.note if down else "")
             error = "QueryFailed" if outcome.status == "failed" else ""
             failed += bool(error)
-            run = Run("", question.text(), system, "", "en", (), (), outcome)
+            run = Run("", question.text(), system, model, "en", (), (), outcome)
             journal.append(QuestionRecord(question.id, run, error))
     return info, len(questions), failed
 
@@ -184,12 +189,30 @@ def _stated(record: Record, *, ranked: bool) -> Outcome:
     return Outcome("answered", "finish", table=table)
 
 
-def _with_numbers(table: AnswerTable, gold: AnswerTable) -> AnswerTable:
-    """The table with numbers as the gold answer's literals of the same number."""
-    numbers = {number_in(cell.value): cell for row in gold.rows for cell in row if cell}
-    numbers.pop(None, None)
-    rows = ((cell and numbers.get(number_in(cell.value), cell) for cell in row) for row in table.rows)
-    return AnswerTable(table.columns, tuple(map(tuple, rows)))
+def _as_in_gold(table: AnswerTable, gold: AnswerTable) -> AnswerTable:
+    """The table with the gold answer's cells in place of plain values that mean the same, each as often as it is there.
+
+    A number equals a number, a date the midnight of that day, a point that of the same coordinates, and a text the
+    literal of that text, whatever its datatype and language.
+    """
+    wanted: defaultdict[object, list[Term]] = defaultdict(list)
+    for cell in (cell for row in reversed(gold.rows) for cell in reversed(row) if cell):
+        wanted[_meaning(cell.value)].append(cell)
+
+    def same(cell: Cell) -> Cell:
+        found = wanted.get(_meaning(cell.value), []) if cell else []
+        return cell if not found else found.pop() if len(found) > 1 else found[0]
+
+    return AnswerTable(table.columns, tuple(tuple(map(same, row)) for row in table.rows))
+
+
+def _meaning(value: str) -> object:
+    if (number := number_in(value)) is not None:
+        return number
+    if date := _DATE.fullmatch(value):
+        return date[1]
+    point = _POINT.fullmatch(value)
+    return (float(point[1]), float(point[2])) if point else value
 
 
 def import_spinach(predictions: Path, dataset: Dataset, out: Path, *, trajectories: Path | None = None) -> RunInfo:

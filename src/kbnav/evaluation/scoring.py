@@ -43,6 +43,7 @@ from kbnav.runs.journal import write_whole
 from kbnav.runs.trajectory import FINISH, Status
 from kbnav.settings.model import Settings
 
+NAMED = "names as the answer where gold has ids, or the reverse (--by labels compares names)"
 TABLE_METRICS = ("f1", "em")
 
 
@@ -95,9 +96,7 @@ class Scores:
         if self.by == "labels":
             notes.append("by labels: English labels are compared, without case, punctuation, articles and white space")
         if self.named:
-            notes.append(
-                f"{self.named} answers are names where gold has ids, or the reverse: --by labels compares names"
-            )
+            notes.append(f"questions with {NAMED}: {self.named}")
         if self.cut:
             most = 100 * self.cut / (KEPT + 1) / self.all.questions
             have = "questions have" if self.cut > 1 else "question has"
@@ -127,7 +126,7 @@ def score_run(run: SavedRun, more: Sequence[str] = ()) -> Scores:
     if more and not ranked:
         raise UsageError("the answers are tables: only rankings have other metrics")
     metrics = _ranking_metrics(run.info.dataset, records) if ranked else TABLE_METRICS
-    metrics = tuple(dict.fromkeys((*metrics, *more)))
+    metrics = tuple(dict.fromkeys((*metrics, *map(str.lower, more))))
     values = _ranking_values(gold, records, metrics, run.candidates) if ranked else []
     if not ranked:
         tables = [row_major(_table(record), one.table) for one, record in zip(gold, records, strict=True)]
@@ -274,9 +273,10 @@ def compare_runs(
 
     ``metrics`` are those of rankings to score besides the usual ones.
 
-    Raises UsageError where their datasets or gold answers differ.
+    Files of the same questions and gold answers are the same dataset. Raises UsageError where these differ.
     """
-    if a.info.dataset_sha256 != b.info.dataset_sha256:
+    asked = ({name for name, one in run.gold.items() if one.known} for run in (a, b))
+    if a.info.dataset_sha256 != b.info.dataset_sha256 and next(asked) != next(asked):
         raise UsageError(f"the runs are of different datasets, {a.info.dataset} and {b.info.dataset}")
     of_a, of_b = (
         {one.id: one for one in scores.questions if run.info.origin or one.status != "missing"}
@@ -398,10 +398,12 @@ def stark_compat(run: SavedRun, settings: Settings, kb: str = "") -> SavedRun:
     order of the SKB. Raises UsageError where that is no SKB or another one than the run's.
     """
     name = kb or str(run.info.settings.get("kb", ""))
+    if not name:
+        raise UsageError("the run does not say which SKB its nodes are of: name the SKB by --kb")
     with open_kb(settings.model_copy(update={"kb": name})) as opened:
         skb = as_skb(opened, "stark-compat").skb
         was = run.info.kb.get("nodes"), run.info.kb.get("edges")
-        if was != (skb.meta.nodes, skb.meta.edges):
+        if run.info.kb and was != (skb.meta.nodes, skb.meta.edges):
             raise UsageError(
                 f"{name} is not the SKB of the run, which has {was[0]} nodes and {was[1]} edges; name it: --kb"
             )

@@ -48,7 +48,7 @@ class _Probe:
         self._any = fresh_variable(query, "any")
         self._prologue = ""
 
-    def absence(self) -> Absence:
+    def absence(self) -> Absence | None:
         for one, name in dict.fromkeys(_STATED.findall(self._query)[:_FEW]):
             with suppress(KbnavError):
                 if self._ask([f"wd:{one} a wdno:{name}"]):
@@ -84,9 +84,14 @@ class _Probe:
             return Absence("partial copy", _COPY, part)
         return Absence("not stated", text, part)
 
-    def _of_filter(self, found: Diagnosis) -> Absence:
-        """Of a condition that leaves nothing: one that is neither true nor false of anything compares unlike things."""
+    def _of_filter(self, found: Diagnosis) -> Absence | None:
+        """Of a condition that leaves nothing: one that is neither true nor false of anything compares unlike things.
+
+        A no because of what must not be, and is here, is no absence.
+        """
         condition = _FILTER.fullmatch(found.part)
+        if not condition and self._table.boolean is False:
+            return None
         if condition and not self._ask([*found.before, f"FILTER(!({condition[1]}))"]):
             text = f"`{found.part}` is neither true nor false of what is here: it compares things of unlike kinds."
             return Absence("asks wrongly", text, found.part)

@@ -173,7 +173,13 @@ class _Trial:
             return self._indexed(kb, f"{self._label!r} finds {wanted}")
         if known:
             return "partly", f"{self._label!r} finds {len(known)} things, and {wanted} is not among them", ""
-        return "fails", f"{self._label!r}, the name of {wanted}, finds nothing", self.remedy("search")
+        _, says, remedy = self._indexed(kb, f"{self._label!r}, the name of {wanted}, finds nothing")
+        return "fails", says, remedy or self._anew(kb) or self.remedy("search")
+
+    def _anew(self, kb: KnowledgeBase) -> str:
+        """What makes the name index that is set anew; empty where none is."""
+        index = kb.state().get("index")
+        return f"make it anew: kbnav sparql index {self._settings.kb} --out {index}" if index else ""
 
     def _indexed(self, kb: KnowledgeBase, says: str) -> Tried:
         """What a search that works found, with the age of the name index that it used, if any."""
@@ -188,7 +194,7 @@ class _Trial:
         if not since:
             return "works", says, ""
         changed = f"{since:,} names came since" if since > 0 else f"{-since:,} names went since"
-        return "partly", f"{says}, {changed}", f"make it anew: kbnav sparql index {self._settings.kb} --out {index}"
+        return "partly", f"{says}, {changed}", self._anew(kb)
 
     def entry(self, kb: KnowledgeBase) -> Tried:
         entry = kb.get_entry(self._sample(kb))

@@ -104,7 +104,8 @@ def provenance(
     cells = [table.rows[number] for number in chosen] if table.boolean is None else [()]
     vocabulary = vocabulary_of(kb)
     try:
-        asked = evidence_query(query, vocabulary, table.columns, cells, _MOST_SOLUTIONS + 1)
+        denied = table.boolean is False
+        asked = evidence_query(query, vocabulary, table.columns, cells, _MOST_SOLUTIONS + 1, denied=denied)
         found = kb.execute_query(asked.text, language=language)
         told = [_of_row(asked, table.columns, row, found) for row in cells]
         details = _Details(kb, vocabulary, language, [one for some in told for one in some])
@@ -112,7 +113,7 @@ def provenance(
         return Provenance(failed=str(error))
     labels = {**table.labels, **found.labels, **details.labels}
     full = tuple(tuple(details.completed(one) for one in some) for some in told)
-    absent = verbalize_groups(query, asked.negated, labels, language, vocabulary)
+    absent = () if denied else verbalize_groups(query, asked.negated, labels, language, vocabulary)
     cut, copy = len(found.rows) > _MOST_SOLUTIONS, is_mirror(kb.state())
     return Provenance(full, absent, cut, asked.untold, labels=labels, copy=copy)
 

@@ -66,7 +66,7 @@ def user_agent(settings: Settings, urls: Sequence[str] | None = None) -> str:
     if live and not contact:
         raise CredentialsError(
             f"{urlsplit(live[0]).hostname} asks for a contact in the User-Agent: "
-            "set KBNAV_CONTACT, contact in kbnav.toml, or contact= in Python, to your e-mail address or page"
+            "set KBNAV_CONTACT, contact in kbnav.toml, or contact= of kbnav.open, to your e-mail address or page"
         )
     if not (contact.isascii() and contact.isprintable()):
         raise CredentialsError("the contact (KBNAV_CONTACT, or contact in kbnav.toml) must be plain ASCII on one line")

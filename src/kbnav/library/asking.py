@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
@@ -149,13 +149,19 @@ class _Nodes(Sequence[Entity]):
         node = self._numbers[place]
         return Entity(self._skb.id(node), self._skb.name(node), kind=self._skb.type(node))
 
+    def __repr__(self) -> str:
+        first = ", ".join(node.label for node in self[:3])
+        return f"<{len(self):,} nodes: {first}{', …' if len(self) > 3 else ''}>"
 
-def open(
-    kb: str | os.PathLike[str] | None = None,
-    *more: str | os.PathLike[str],
-    contact: str | None = None,
-    settings: Settings | None = None,
-) -> KB:
+
+class OpenOptions(TypedDict, total=False):
+    """How a knowledge base is opened; what these mean says ``open``."""
+
+    contact: str | None
+    settings: Settings | None
+
+
+def open(kb: str | os.PathLike[str] | None = None, *more: str | os.PathLike[str], **how: Unpack[OpenOptions]) -> KB:
     """Open a knowledge base, or several that are asked together.
 
     Args:
@@ -170,12 +176,20 @@ def open(
         UsageError: there is no such knowledge base.
         CredentialsError: live use without a contact.
     """
+    _check_names(how, OpenOptions)
     names = [os.fspath(one) for one in (kb, *more) if one]
-    told: dict[str, Any] = {"kb": SEPARATOR.join(names) or None, "contact": contact}
+    told: dict[str, Any] = {"kb": SEPARATOR.join(names) or None, "contact": how.get("contact")}
     given = {name: value for name, value in told.items() if value is not None}
-    used = own.model_copy(update=given) if (own := _checked(settings)) else load_settings(**given)
+    used = own.model_copy(update=given) if (own := _checked(how.get("settings"))) else load_settings(**given)
     stack = ExitStack()
     return KB(stack.enter_context(open_kb(used)), used, stack)
+
+
+def _check_names(given: Iterable[str], known: type) -> None:
+    """Raises TypeError for an option that there is not."""
+    for name in given:
+        if name not in known.__annotations__:
+            raise TypeError(f"there is no argument {name!r}{did_you_mean(name, known.__annotations__)}")
 
 
 def _checked(settings: Settings | None) -> Settings | None:
@@ -344,6 +358,10 @@ class Answer(BaseModel):
             import pandas
         return pandas.DataFrame(self.rows, columns=None if self.rows else self.columns)
 
+    def __iter__(self) -> Iterator[dict[str, Any]]:  # type: ignore[override]
+        """Its ``rows``, so that ``pandas.DataFrame(answer)`` has them."""
+        return iter(self.rows)
+
     def __str__(self) -> str:
         ranking = self.run.outcome.ranking or Ranking()
         ranked = [f"{rank}. {node.label} ({node.id})" for rank, node in enumerate(ranking.chosen[:SHOWN], 1)]
@@ -408,11 +426,9 @@ class AgentSource:
 
     def __init__(self, kb: AnyKB | None, **options: Unpack[AskOptions]) -> None:
         """Raises TypeError for an option that there is not."""
-        for name in options:
-            if name not in AskOptions.__annotations__:
-                raise TypeError(f"there is no argument {name!r}{did_you_mean(name, AskOptions.__annotations__)}")
-        if isinstance(options.get("tools"), str):
-            raise UsageError("tools= takes a list of tools, as in tools=['get_entry']")
+        _check_names(options, AskOptions)
+        if isinstance(tools := options.get("tools", ()), str) or not isinstance(tools, Collection):
+            raise UsageError("tools= takes a list of tools, as in tools=[my_function] or tools=['get_entry']")
         self.kb, self._options, self._settings = kb, options, _checked(options.get("settings"))
         self.system = options.get("system", "")
 
@@ -434,6 +450,8 @@ class AgentSource:
             return self.kb
         if self.kb is None or isinstance(self.kb, str | os.PathLike):
             return open(self.kb, settings=self._settings)
+        if not hasattr(self.kb, "capabilities"):
+            raise UsageError(f"kb= takes a name, a folder, a URL or a knowledge base, not a {type(self.kb).__name__}")
         settings = self._settings or load_settings()
         return KB(self.kb, settings.model_copy(update={"kb": self.kb.name}))
 
@@ -451,9 +469,7 @@ class AgentSource:
         """Those of the knowledge base, or those given, with the other options in them."""
         options = self._options
         given = {
-            name: value
-            for name, value in options.items()
-            if name in ("language", "base_url", "options") and value is not None
+            name: value for name in ("language", "base_url", "options") if (value := options.get(name)) is not None
         }
         settings = (self._settings or kb.settings).model_copy(update={"kb": kb.settings.kb, **given})
         if tools := options.get("tools"):

@@ -22,7 +22,7 @@ from kbnav.agents.common.state import State, Update, start, step_limit
 from kbnav.agents.machine import RunContext
 from kbnav.answers.question import checked_question
 from kbnav.answers.tables import AnswerTable
-from kbnav.errors import ServiceError, TellModel
+from kbnav.errors import ServiceError, TellModel, UsageError
 from kbnav.library.asking import KB, AgentSource, AnyKB, AskOptions, awaited
 from kbnav.models.cancellation import Cancellation, current_cancellation
 from kbnav.runs.trajectory import new_id
@@ -186,13 +186,15 @@ class _Runs:
 
 
 def _question(state: Conversation) -> tuple[str, bool]:
-    """The question, and whether it is among the messages; in a thread, ``question`` may be that of an earlier run."""
+    """The question, and whether it is among the messages, whose last it then is; a thread may have an earlier one."""
     given = state.get("question", "")
     if given and given != state.get("begun"):
         return given, False
     messages = state.get("messages") or []
     if messages and isinstance(messages[-1], HumanMessage):
         return str(messages[-1].text), True
+    if messages and not given:
+        raise UsageError("the messages must end with a question")
     return given, False
 
 

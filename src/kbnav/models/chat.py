@@ -97,7 +97,8 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
 
     Raises CredentialsError (401, 403), PromptTooLong, UsageError (unknown model, request refused as malformed),
     BadResponse (the endpoint does not speak the protocol) and ServiceError (unreachable, overloaded or failing after
-    retries). Within a run that has a cancellation, the call is cancelled with the run, and Stopped is raised.
+    retries); errors of other models than OpenAI's come as they are. Within a run that has a cancellation, the call is
+    cancelled with the run, and Stopped is raised.
     """
     import openai
 
@@ -127,22 +128,23 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
     except openai.APITimeoutError as error:
         raise ServiceError("the model did not answer in time, nor after retries") from error
     except openai.APIConnectionError as error:
-        if odd := out_of_bounds(error):
-            raise BadResponse(f"the model's endpoint is not to be trusted: {odd}") from error
+        if beyond := out_of_bounds(error):
+            raise BadResponse(f"the model's endpoint is not to be trusted: {beyond}") from error
         raise ServiceError(f"the model's endpoint cannot be reached: is base_url right? {_line(error)}") from error
     except openai.APIError as error:  # 429, 5xx after the client's own retries
         raise ServiceError(f"the model's endpoint keeps failing: {_line(error)}") from error
-    except ValidationError as error:
-        if any(item["loc"][:1] != ("tool_calls",) for item in error.errors()):
-            raise BadResponse(f"the model's endpoint answered with an odd message: {_line(error)}") from error
-        # Tool calls whose arguments are JSON but no object become calls that could not be read.
-        odd_calls = [invalid_tool_call(args=json.dumps(item["input"])) for item in error.errors()]
-        return AIMessage("", invalid_tool_calls=odd_calls)
     except (AttributeError, TypeError, LookupError, ValueError, RecursionError) as error:
+        odd = error.errors() if isinstance(error, ValidationError) else []
+        if odd and all(item["loc"][:1] == ("tool_calls",) for item in odd):
+            # Tool calls whose arguments are JSON but no object become calls that could not be read.
+            return AIMessage("", invalid_tool_calls=[invalid_tool_call(args=json.dumps(item["input"])) for item in odd])
+        from langchain_openai.chat_models.base import BaseChatOpenAI
+
+        if not isinstance(getattr(model, "bound", model), BaseChatOpenAI):
+            raise
         # The client libraries parse a body that is not a completion (HTML, cut-off JSON) into these.
-        raise BadResponse(
-            f"the model's endpoint answered with something that is no completion: {_line(error)}"
-        ) from error
+        said = "an odd message" if odd else "something that is no completion"
+        raise BadResponse(f"the model's endpoint answered with {said}: {_line(error)}") from error
 
 
 async def _stream(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMessage:

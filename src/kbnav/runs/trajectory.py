@@ -62,7 +62,7 @@ DOUBTS: Mapping[DoubtKind, str] = MappingProxyType(
         "several": "Things with several values of what is compared, each compared by itself: {about}.",
         "compared": "Only {n} of {all} have a value here that can be compared.",
         "class": "The answer takes in only {n} of {all} linked so: the others are not stated to be what is asked for.",
-        "copy": "Of this copy, which is a part: what it does not have is not counted or compared.",
+        "copy": "This copy is only a part: the whole may have more.",
     }
 )
 """Each kind in words; ``{about}`` is what the doubt is about, ``{n}`` and ``{all}`` the two numbers in it."""

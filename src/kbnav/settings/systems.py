@@ -207,6 +207,8 @@ class SystemEntry:
     """What it cannot do without as its options are by default."""
     uses: tuple[Need, ...] = ()
     """What it can do without, by rules that are a baseline; better with it."""
+    paper: str = ""
+    """Where it is described, or measured as a baseline."""
     origin: str = "kbnav"
     """The distribution or module that it comes from."""
 
@@ -256,7 +258,7 @@ class SystemEntry:
 
     def record(self) -> dict[str, Any]:
         """That and the options with their types and defaults. Raises UsageError as ``options_type``."""
-        return {**self.brief(), "options": describe_options(self.options_type())}
+        return {**self.brief(), "paper": self.paper, "options": describe_options(self.options_type())}
 
 
 _LISTED = tomllib.loads(Path(__file__).with_name("systems.toml").read_text(encoding="utf-8"))
@@ -321,6 +323,10 @@ def build(name: SystemName, kb: AnyKB, settings: Settings, kind: SystemKind | No
     builder = entry.builder()
     names = list(inspect.signature(builder).parameters)
     given = (options,) if names[1:2] == ["options"] else (settings, options) if "options" in names else (settings,)
+    try:
+        inspect.signature(builder).bind(kb, *given)
+    except TypeError as error:
+        raise UsageError(f"{name} builds no system: it must be a function of a kb and settings ({error})") from error
     built = builder(kb, *given)
     _check_kind(name, built_kind(name, built), kind)
     return built

@@ -86,12 +86,13 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """An empty page; what goes wrong in its scripts, or is refused by its policy, fails the test."""
+    """An empty page; what goes wrong in its scripts, or is told as an error on its console, fails the test."""
     context = browser.new_context(accept_downloads=True)
     page = context.new_page()
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("console", lambda said: problems.append(said.text) if "Content Security Policy" in said.text else None)
+    refused = "Failed to load resource"  # as a test may want it
+    page.on("console", lambda said: said.type == "error" and refused not in said.text and problems.append(said.text))
     page.set_default_timeout(20_000)
     yield page
     context.close()

@@ -88,6 +88,20 @@ def test_a_press_beside_a_row_opens_and_closes_its_statements_also_on_a_phone(pa
     why.nth(1).click()
     assert page.locator(".evidence").count() == 0
 
+    write(
+        page,
+        "SELECT ?who ?whoLabel ?p ?q ?r ?s { wd:Q979 wdt:P61 ?who . "
+        "?who wdt:P569 ?p ; wdt:P27 ?q ; wdt:P19 ?r ; wdt:P106 ?s }",
+    )
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector(".typed .rows tbody tr")
+    box = page.locator(".typed .why >> nth=0").bounding_box()
+    assert box["x"] + box["width"] <= 390  # though the table is wider
+    assert "SERVICE wikibase:label" in page.inner_text(".typed .doubt")
+    page.click(".typed .why >> nth=0")
+    assert "polonium — discoverer" in page.inner_text(".typed .evidence .statements")
+    assert page.locator(".typed .evidence >> text=Pierre Curie").count() == 0  # he is a row
+
     write(page, "SELECT (COUNT(?x) AS ?n) { ?x wdt:P61 wd:Q7186 }")
     page.keyboard.press("Control+Enter")
     page.wait_for_selector(".typed .rows tbody tr")

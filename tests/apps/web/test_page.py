@@ -133,7 +133,6 @@ def test_ask_see_steps_download_csv_edit_the_query_and_ask_on(page: Page, server
     ask(page, "Who discovered polonium?")
     wait_for_the_end(page, 1)
     assert page.inner_text(".run:not(.typed) >> nth=1 >> css=.answer .text") == "Marie Curie, Pierre Curie"
-    assert page.locator("#sessions li a").first.inner_text().startswith(f"Changed: {MARIE}")
     page.reload()
     wait_for_the_end(page, 1)
     assert page.locator(".run:not(.typed) .question").all_inner_texts() == [MARIE, "Who discovered polonium?"]
@@ -271,6 +270,6 @@ def test_the_page_is_used_by_keyboard_alone(page: Page, server: Server):
     while "Graph" not in reached and len(reached) < 20:  # back from the box for the next question
         page.keyboard.press("Shift+Tab")
         reached.append(page.evaluate("document.activeElement.innerText"))
-    assert {"Ask again …", "Download", "Share", "Copy the answer", "Why?"} <= set(reached)
+    assert {"Again", "Download", "Share", "Copy the answer", "Why?"} <= set(reached)
     page.keyboard.press("Enter")
     page.wait_for_selector(".graph canvas >> nth=0")

@@ -48,6 +48,21 @@ def test_five_hundred_points_are_clustered_and_one_opens(page, server):
     page.click(".map .pin >> nth=0")
     assert "town" in page.inner_text(".map .popup")
     assert page.locator(".map .borders").count() == 1
+    drawn = "document.querySelector('.leaflet-proxy').style.transform"  # with its scale
+    for keys, pressed, zooms in (([], False, False), (["Control"], False, True), ([], True, True)):
+        page.reload()
+        page.wait_for_selector(".map .pin")
+        place = page.evaluate(drawn)
+        page.hover(".map-box", position={"x": 200, "y": 30})
+        if pressed:
+            page.click(".map-box", position={"x": 200, "y": 30})
+        for key in keys:
+            page.keyboard.down(key)
+        page.mouse.wheel(0, -200)
+        page.wait_for_timeout(700)
+        for key in keys:
+            page.keyboard.up(key)
+        assert (page.evaluate(drawn) != place) == zooms, (keys, pressed)
     near = [f'"{name}" "Point({n} {n})"^^geo:wktLiteral' for name, n in (("Here", 1), ("There", 9))]
     paste(page, server.url, "?town ?at", near)
     page.click("[data-view=map]")
@@ -128,7 +143,7 @@ def test_a_graph_is_of_links_between_things_alone(page, server):
 
 def test_unknown_values_are_no_bar_and_what_is_counted_is_on_whole_numbers(page, server):
     page.goto(server.url)
-    page.click(".welcome .example >> text=How many elements each")
+    page.click(".welcome .example >> text=How many of the elements here each")
     page.wait_for_selector(".chart svg [aria-roledescription=bar]")
     assert "unknown value" not in " ".join(page.locator(".chart .role-axis-label text").all_text_contents())
     assert not re.search(r"\d\.\d", " ".join(page.locator(".chart .role-axis-label text").all_text_contents()))

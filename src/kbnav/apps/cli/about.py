@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kbnav.apps.cli.options import Json, Kb, argument, load
+from kbnav.apps.cli.options import Json, Kbs, argument, load
 from kbnav.apps.cli.terminal import print_json
 from kbnav.apps.console import printable
 from kbnav.errors import UsageError
 from kbnav.settings import systems as registry
-from kbnav.settings.model import explained, kb_names
+from kbnav.settings.model import Settings, explained, kb_names
 from kbnav.settings.plugins import did_you_mean
 from kbnav.settings.systems import SystemEntry, kb_kind
 
@@ -58,6 +58,7 @@ def _print_system(entry: SystemEntry) -> None:
     console = Console(highlight=False)
     lines = {
         "answers questions of": _joined(entry.kbs, _KBS) or "any knowledge base",
+        "paper": entry.paper,
         "needs": _joined(entry.needs, _NEEDS),
         "better with": _joined(entry.uses, _NEEDS),
         "comes from": entry.origin if entry.origin != "kbnav" else "",
@@ -106,7 +107,7 @@ def print_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]])
     console.print()
 
 
-def check(kb: Kb = None, as_json: Json = False) -> None:
+def check(kb: Kbs = None, as_json: Json = False) -> None:
     """Try every interface of a knowledge base: what works, what it costs, and what to set.
 
     The exit code is 0 where an agent has all that it needs, and 1 where some of that fails. It is 2 for wrong use,
@@ -114,12 +115,22 @@ def check(kb: Kb = None, as_json: Json = False) -> None:
 
     For example: kbnav check --kb https://example.org/sparql
     """
+    settings, tried = load(kb=kb), list[dict[str, Any]]()
+    for name in kb_names(settings.kb):
+        if tried and not as_json:
+            print()
+        tried.append(_check(settings.model_copy(update={"kb": name}), as_json=as_json))
+    if as_json:
+        print_json(tried if len(tried) > 1 else tried[0])
+    if any(one["lacking"] for one in tried):
+        raise typer.Exit(1)
+
+
+def _check(settings: Settings, *, as_json: bool) -> dict[str, Any]:
+    """What came of trying one knowledge base, printed as it comes unless ``as_json``."""
     from kbnav.knowledge.checking import broken, check_kb
     from kbnav.knowledge.open import open_kb
 
-    settings = load(kb=kb)
-    if len(kb_names(settings.kb)) > 1:
-        raise UsageError("kbnav check tries one knowledge base: name one with --kb")
     findings = []
     with open_kb(settings) as opened:
         kind = kb_kind(opened)
@@ -134,9 +145,7 @@ def check(kb: Kb = None, as_json: Json = False) -> None:
             if finding.remedy and finding.verdict != "works":
                 print(indent(f"→ {printable(finding.remedy)}", "  "))
         lacking = broken(findings, opened)
-    if as_json:
-        print_json({"kb": settings.kb, "kind": kind, "lacking": lacking, "checks": [asdict(one) for one in findings]})
-    else:
+    if not as_json:
         untried = [one.what for one in findings if one.verdict == "not tried"]
         verdict = f"agents lack: {', '.join(lacking)}" if lacking else "agents have what they need"
         if untried:
@@ -144,8 +153,8 @@ def check(kb: Kb = None, as_json: Json = False) -> None:
             verdict = f"{known}there was no time to try: {', '.join(untried)}"
         seconds = sum(one.seconds for one in findings)
         print(f"{verdict}; {_requests(sum(one.requests for one in findings))}, {seconds:.1f} s")
-    if lacking:
-        raise typer.Exit(1)
+    checks = [asdict(one) for one in findings]
+    return {"kb": settings.kb, "kind": kind, "lacking": lacking, "checks": checks}
 
 
 _MARKS = {"works": "✓", "partly": "~", "fails": "✗", "absent": "-", "not tried": "…"}

@@ -140,7 +140,7 @@ def repeat(
     folder: RunFolder,
     out: Annotated[Path | None, option("--out", "FOLDER", "Folder of the new run; without it, only print.")] = None,
     dataset: Annotated[
-        str | None, option("--dataset", "DATASET", "Where the questions are, if they are your own.")
+        str | None, option("--dataset", "DATASET", "Read the questions from there, in place of the run's folder.")
     ] = None,
     jobs: Jobs = 1,
     max_cost: MaxCost = None,
@@ -149,7 +149,7 @@ def repeat(
     """Print what a run was made with, or make it again with --out: same questions, gold answers, system and settings.
 
     What differs from then is printed at the end, and both runs are compared. For example:
-    kbnav eval repeat runs/first --dataset questions.jsonl --out runs/again
+    kbnav eval repeat runs/first --out runs/again
     """
     from kbnav.evaluation.evaluate import repeated, run_card
 

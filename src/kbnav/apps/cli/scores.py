@@ -205,6 +205,7 @@ def import_(
     dataset: Dataset,
     out: Annotated[Path, option("--out", "FOLDER", "Folder of the run.")],
     system: Annotated[str, option("--system", "NAME", "What the system is called; default: the file's name.")] = "",
+    model: Annotated[str, option("--model", "NAME", "The model that it asked, for tables.")] = "",
     kb: Annotated[str | None, option("--kb", "KB", "Where the queries of a table, and the gold's, are run.")] = None,
     gold: Annotated[Path | None, option("--gold", "PATH", "Frozen gold answers.")] = None,
     jobs: Jobs = 1,
@@ -219,17 +220,17 @@ def import_(
     from kbnav.knowledge.open import open_kb
 
     settings = load(kb=kb)
-    questions = find_dataset(dataset, settings.benchmarks)
+    asked = find_dataset(dataset, settings.benchmarks)
     failed, unanswered = 0, 0
     if is_table(predictions):
         with open_kb(settings) if kb else nullcontext() as base:
             name = system or Path(predictions.name.removesuffix(".gz")).stem
             info, predicted, failed = import_table(
-                predictions, questions, out, system=name, kb=base, kb_name=settings.kb, gold=gold, jobs=jobs
+                predictions, asked, out, system=name, model=model, kb=base, kb_name=settings.kb, gold=gold, jobs=jobs
             )
-        unanswered = len(questions) - predicted
+        unanswered = len(asked) - predicted
     else:
-        info = import_spinach(predictions, questions, out, trajectories=trajectories)
+        info = import_spinach(predictions, asked, out, trajectories=trajectories)
     more = f", {failed} queries failed" if failed else ""
     more += f", {unanswered} without a prediction" if unanswered else ""
     record = {"out": str(out), "dataset": info.dataset, "questions": len(info.questions), "failed": failed}

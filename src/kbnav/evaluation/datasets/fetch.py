@@ -74,7 +74,8 @@ def fetch(
                     failed += 1
                     if failed > retries:
                         where = host_of(remote.url)
-                        raise ServiceError(f"{where} cannot be reached: {type(error).__name__}") from error
+                        by_hand = f"download {remote.url} elsewhere, and put it there: {target}"
+                        raise ServiceError(f"{where} cannot be reached: {type(error).__name__}; {by_hand}") from error
             if not new:
                 content = target.read_bytes()
             digest = hashlib.sha256(content).hexdigest()

@@ -262,7 +262,7 @@ def _plain_answers(record: Record, given: list[Any]) -> list[str | int | float] 
     if wrong:
         raise record.error(f"answers are texts and numbers, or SPARQL JSON bindings; one is {kind(wrong[0])}")
     if any(not str(one).strip() for one in given):
-        raise record.error("an answer is empty")
+        raise record.error(f"an answer of question {record.value.get('id') or record.value.get('question')!r} is empty")
     return [one.strip() if isinstance(one, str) else one for one in given]
 
 

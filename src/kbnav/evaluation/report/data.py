@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
@@ -39,6 +40,7 @@ CLASSES: Mapping[str, str] = MappingProxyType(
         "no answer": "gave up, or refused",
         "other kind": "rows where a truth value is asked for, or the reverse",
         "no rows": "the final query has no rows, the gold one has",
+        "other rows": "rows that differ, where the system or the dataset gives no query",
         "other properties": "the query lacks a property of the gold query",
         "extra properties": "the query has all gold properties, and others",
         "other query": "the same properties, put together in another way; or one query cannot be read",
@@ -91,6 +93,8 @@ def error_class(record: QuestionRecord | None, gold: GoldAnswer | None, values: 
         return "other kind"
     if not len(outcome.table) and len(wanted):
         return "no rows"
+    if not outcome.query or not gold.query:
+        return "other rows"
     try:
         used, needed = query_shape(outcome.query).properties, query_shape(gold.query).properties
     except QuerySyntaxError:
@@ -255,10 +259,7 @@ def _run_report(name: str, run: SavedRun, sheet: Sequence[Mapping[str, str]], mo
         info=run.info,
         metric=metric,
         scores=scores,
-        same=(
-            run.info.dataset_sha256,
-            frozenset((one, one in values and gold_content(run.gold[one])) for one in results),
-        ),
+        same=frozenset((one, one in values and gold_content(run.gold[one])) for one in results),
         means=intervals(scores),
         statuses=Counter(result.status for result in results.values()),
         actions=_action_bins(asked, lambda one: one.steps),
@@ -314,7 +315,7 @@ def _equal_bins(asked: Sequence[_Asked], tokens: Callable[[Usage], int]) -> tupl
 
 def _tools(runs: Sequence[Run]) -> list[tuple[str, int, int, int, int]]:
     steps = [step for run in runs for step in run.steps]
-    errors = Counter(step.call.tool for step in steps if not step.ok)
+    errors = Counter(step.call.tool for step in steps if not step.ok and step.dropped != "premature finish")
     dropped = Counter(step.call.tool for step in steps if step.dropped)
     questions = Counter(tool for run in runs for tool in {step.call.tool for step in run.steps})
     calls = Counter(step.call.tool for step in steps)
@@ -389,8 +390,8 @@ _FORMS = {
 def scores_table(report: Report, form: str, *, with_intervals: bool = False) -> str:
     """One row a run and one column a metric, in percent, as ``markdown``, ``latex`` (booktabs) or ``csv``.
 
-    A table for each set of questions and gold answers, ``n`` of which are scored. The best mean of several is bold,
-    equal ones too. ``*`` marks a mean that differs from the table's first with p < 0.05 (paired randomisation test),
+    A table for each set of questions and gold answers, ``n`` of which are scored. The best mean is bold, where not
+    all are equal. ``*`` marks a mean that differs from the table's first with p < 0.05 (paired randomisation test),
     where both runs reached all questions; LaTeX's caption says so. CSV is one table of bare means. Intervals are those
     of 95 %, behind the means.
     """
@@ -402,8 +403,8 @@ def scores_table(report: Report, form: str, *, with_intervals: bool = False) -> 
 
 def _table(report: Report, runs: Sequence[RunReport], form: str, with_intervals: bool) -> str:
     metrics = list(dict.fromkeys(metric for run in runs for metric in run.means))
-    means = {one: [run.means[one].mean for run in runs if one in run.means] for one in metrics}
-    best = {one: f"{100 * max(found):.1f}" for one, found in means.items() if len(found) > 1}
+    means = {one: {f"{100 * run.means[one].mean:.1f}" for run in runs if one in run.means} for one in metrics}
+    best = {one: max(found, key=float) for one, found in means.items() if len(found) > 1}
     strong, star, spread = _FORMS[form]
     apart = with_intervals and form == "csv"
     names = [(name, f"{name} low", f"{name} high") if apart else (name,) for name in map(metric_name, metrics)]
@@ -430,9 +431,11 @@ def _table(report: Report, runs: Sequence[RunReport], form: str, with_intervals:
     if form == "latex":
         said = f"Scores in percent on {rows[1][3]} (n = {rows[1][4]})"
         said += r", with 95\,\% bootstrap intervals" if with_intervals else ""
-        said += f". Best in bold; * differs from {rows[1][0]}, p < 0.05, paired randomisation test."
+        said += f". Best in bold; * differs from {rows[1][0]}, $p<0.05$, paired randomisation test."
         body = [" & ".join(row) + r" \\" for row in rows]
-        head = [r"\begin{table}", rf"\caption{{{said}}}", rf"\begin{{tabular}}{{llll{'r' * (1 + len(metrics))}}}"]
+        head = [r"% needs \usepackage{booktabs}", r"\begin{table}", rf"\caption{{{said}}}"]
+        head += [rf"\label{{tab:{re.sub(r'[^A-Za-z0-9]+', '-', runs[0].name)}}}"]
+        head += [rf"\begin{{tabular}}{{llll{'r' * (1 + len(metrics))}}}"]
         end = [r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
         return "\n".join([*head, r"\toprule", body[0], r"\midrule", *body[1:], *end])
     return csv_text(rows)

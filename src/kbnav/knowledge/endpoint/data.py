@@ -82,6 +82,8 @@ SIDE_BY_SIDE = 4
 """Queries that are sent at once; the Wikidata Query Service allows five."""
 _LOOKED_AT = 20
 """Classes whose members are looked at for names."""
+_TAGS = 12
+"""Languages of labels that names are looked for in."""
 _BATCH, _MOST_LABELS = 100, 50_000
 """IRIs that one query asks of; labels that are held in memory."""
 _LONGEST = 2_000
@@ -329,6 +331,19 @@ class Data:
     def labels(self) -> Labels:
         """Labels by the predicates that the data uses."""
         return replace(self.once("labels", self._find_labels), select=self._select)
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The commonest languages of its labels, by a sample; none where that takes too long."""
+        return self.once("tags", self._find_tags)
+
+    def _find_tags(self) -> tuple[str, ...]:
+        labels = f"VALUES ?p {{ {iris_list(self.labels.predicates)} }} ?s ?p ?l . FILTER(LANG(?l) != '')"
+        sample = f"SELECT ?l WHERE {{ {labels} }} LIMIT {_SAMPLED}"
+        query = f"SELECT ?tag (COUNT(*) AS ?n) WHERE {{ {{ {sample} }} }} GROUP BY (LANG(?l) AS ?tag) ORDER BY DESC(?n)"
+        with suppress(*_FAILED):
+            return tuple(tag.value for tag, *_ in self._select(f"{query} LIMIT {_TAGS}").rows if tag)
+        return ()
 
     def classes(self, code: str) -> tuple[Word, ...]:
         """Classes, the largest first, described in a language; then those that have members by subclasses alone."""

@@ -187,7 +187,8 @@ class EndpointKB:
         if self._names:
             found = self._names.search(phrase)
             if not any(one.exact for one in found):  # named so since the index was made
-                found = [*search.by_whole_label(self.select, phrase, self._data.labels.predicates, code), *found]
+                names, tags = self._data.labels.predicates, self._data.tags
+                found = [*search.by_whole_label(self.select, phrase, names, code, tags), *found]
         else:
             found = search.by_label(self.select, phrase, self._data.labels.predicates, code, lambda: self._data.dialect)
         elsewhere = not found or _PART_OF_IRI.search(phrase)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from kbnav.answers.language import fold
+from kbnav.answers.language import fold, singular
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QueryRefused, QueryTimeout
 from kbnav.knowledge.base import SearchResult
@@ -51,10 +51,12 @@ class Match:
     near: bool = False
 
 
-def by_whole_label(select: Select, phrase: str, predicates: Sequence[str], code: str) -> list[Match]:
-    """Things whose label is the phrase, in some ways of writing it."""
+def by_whole_label(
+    select: Select, phrase: str, predicates: Sequence[str], code: str, others: Sequence[str] = ()
+) -> list[Match]:
+    """Things whose label is the phrase, in some ways of writing it, in the language asked or one that labels have."""
     spellings = dict.fromkeys([phrase, phrase[:1].upper() + phrase[1:], phrase.title(), phrase.lower(), phrase.upper()])
-    tags = ["", *(f"@{tag}" for tag in languages(code) if tag)]
+    tags = ["", *(f"@{tag}" for tag in dict.fromkeys((*languages(code), *others)) if tag)]
     literals = " ".join(f"{text_literal(one)}{tag}" for one in spellings for tag in tags)
     query = (
         f"SELECT DISTINCT ?s ?l WHERE {{ VALUES ?l {{ {literals} }} VALUES ?p {{ {iris_list(predicates)} }} "
@@ -250,7 +252,14 @@ def _likeness(phrase: str, names: Sequence[str]) -> float:
 def _is_among(word: str, others: set[str] | Sequence[str]) -> bool:
     from rapidfuzz import fuzz
 
-    return any(fuzz.ratio(fold(word), fold(other)) / 100 > _SAME_WORD for other in others)
+    def alike(one: str, other: str) -> bool:
+        return one == other or fuzz.ratio(fold(one), fold(other)) / 100 > _SAME_WORD
+
+    return any(alike(word, other) or alike(_one(word), _one(other)) for other in others)
+
+
+def _one(word: str) -> str:
+    return "person" if word == "people" else singular(word)
 
 
 def named_in(question: str, name: str) -> int:

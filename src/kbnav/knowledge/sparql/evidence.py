@@ -81,14 +81,21 @@ class EvidenceQuery:
 
 
 def evidence_query(
-    query: str, vocabulary: Vocabulary, columns: Sequence[str], rows: Sequence[Sequence[Cell]], limit: int
+    query: str,
+    vocabulary: Vocabulary,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    limit: int,
+    *,
+    denied: bool = False,
 ) -> EvidenceQuery:
     """The query that binds what makes the given rows true.
 
     Its prefixes are declared, or the vocabulary's. ``columns`` name the rows' cells, without ``?``; at most ``limit``
-    solutions. Raises QuerySyntaxError where it is no query.
+    solutions. ``denied``: the result is a no, for which what must not be found was, so that this is not left out.
+    Raises QuerySyntaxError where it is no query.
     """
-    writer = _Writer(query, vocabulary)
+    writer = _Writer(query, vocabulary, denied)
     body = writer.body()
     keys = [name for name in writer.keys if name[1:] in columns]
     given_to = [name for name in keys if name not in writer.bound]
@@ -104,8 +111,8 @@ def evidence_query(
 
 
 class _Writer:
-    def __init__(self, query: str, vocabulary: Vocabulary) -> None:
-        self._query = query
+    def __init__(self, query: str, vocabulary: Vocabulary, denied: bool) -> None:
+        self._query, self._denied = query, denied
         self._read = parse_query(query)
         self._terms = Terms(query, vocabulary)
         self._prefixes = vocabulary.prefixes
@@ -162,6 +169,8 @@ class _Writer:
                 return self._nested(element)
             case Filter(expression=expression):
                 self._note_negation(expression.node)
+                if self._denied and element.groups and all(group in self.negated for group in element.groups):
+                    return ""
             case Bind(expression=expression):
                 self.bound.add(expression.variable)
         # What an EXISTS found is not looked for: joined with the rest, it may take far longer than the query.
@@ -177,7 +186,7 @@ class _Writer:
             return element.place.of(self._query)
         if element.kind == "MINUS":
             self.negated += element.groups
-            return element.place.of(self._query)
+            return "" if self._denied else element.place.of(self._query)
         if element.kind == "OPTIONAL" or len(element.groups) > 1:
             inner = [self._marked(partial(self._inside, group)) for group in element.groups]
         else:
@@ -193,7 +202,7 @@ class _Writer:
         texts = [one.place.of(self._query) for one in select.expressions]
         whole = f"{{ {select.place.of(self._query)} }}"
         if self._hides(select):
-            self.untold["a list of its own that has other things of the same name"] = None
+            self.untold["a part of the query that makes a list of its own"] = None
             return whole
         if "GROUP BY" not in kinds and any(token.is_word(*AGGREGATES) for text in texts for token in tokenize(text)):
             return f"{whole} OPTIONAL {self._marked(partial(self._inside, select.where))}"

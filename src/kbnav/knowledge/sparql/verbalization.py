@@ -366,7 +366,8 @@ class _Writer:
         subject, value = pattern.subject, pattern.object
         if isinstance(pattern.verb, str):
             names = {"property": pattern.verb, "subject": subject, "value": value}
-            return self._say("any_property", **{name: self._term(text) for name, text in names.items()})
+            how = "any_property" if self._query.count(pattern.verb) > 1 else "linked"
+            return self._say(how, **{name: self._term(text) for name, text in names.items()})
         path = pattern.verb
         while path.kind == "^":
             path, subject, value = path.parts[0], value, subject

@@ -195,12 +195,12 @@ class Chat {
     this.showQuery(query, more);
   }
 
-  /** A query with its result below it: `found` is what it gave; `now` runs it. With a `title` it stands closed below its result; `of` is the question whose query was changed. */
-  showQuery(query, { now = false, kb = this.kb.value, found, title, of } = {}) {
-    const view = new QueryView({ kb, question: "" }, { query: "", query_labelled: "", link: "", language }, offered, { title, of });
+  /** A query with its result below it: `found` is what it gave; `now` runs it. With a `title` it stands closed below its result; `of` is the question whose query was changed, `from` its address. */
+  showQuery(query, { now = false, kb = this.kb.value, found, title, of, from } = {}) {
+    const view = new QueryView({ kb, question: "" }, { query: "", query_labelled: "", link: "", language }, offered, { title, of, from });
     view.editor.value = query;
     const base = offered.kbs.find((one) => one.key === kb);
-    const hint = of ? h("p", { class: "soft", dir: "auto" }, t("query.of", { question: of })) : !query && h("p", { class: "soft" }, base?.name === "Wikidata" ? t("query.hint_wikidata") : t("query.hint"));
+    const hint = of ? h("p", { class: "soft", dir: "auto" }, t("query.of", { question: "" }), from ? h("a", { href: from }, of) : of) : !query && h("p", { class: "soft" }, base?.name === "Wikidata" ? t("query.hint_wikidata") : t("query.hint"));
     if (!query && base) examplesOf(base).then((known) => {
       const own = known.filter((one) => one.query);
       const some = own.length ? own : [{ query: ANY, text: t("query.any") }];
@@ -211,7 +211,7 @@ class Chat {
       })));
     });
     const element = h("section", { class: "run typed", "data-kb": kb, "aria-label": title ?? t("query.label") }, heading(title ?? t("query.label")), hint, view.element);
-    document.title = title ?? of ?? t("query.label");
+    document.title = title ?? t("query.label");
     this.question.placeholder = t("ask.placeholder");
     runs.append(element);
     this.newest({ element });
@@ -361,7 +361,7 @@ class Chat {
     if (offered.kbs.some((one) => one.key === kb)) this.fillChoice({ kb });
     const turn = this.opened;
     const known = [this.kept.queries.find((one) => one.query === query && one.kb === this.kb.value), (await examplesOf(this.base)).find((one) => shapeOf(one.query) === shapeOf(query))];
-    if (turn === this.opened) this.showQuery(query, { now: true, title: known[0]?.title ?? known[1]?.text, of: known[0]?.of });
+    if (turn === this.opened) this.showQuery(query, { now: true, title: known[0]?.title ?? known[1]?.text, of: known[0]?.of, from: known[0]?.from });
   }
 
   list() {

@@ -37,7 +37,7 @@ export function colours({ HighlightStyle, tags }) {
 export function theme({ EditorView }) {
   const panel = { backgroundColor: "var(--ground)", color: "var(--ink)", border: "1px solid var(--line)", borderRadius: "6px" };
   return EditorView.theme({
-    "&": { backgroundColor: "var(--panel)", color: "var(--ink)", border: "1px solid var(--line)", borderRadius: "6px", fontSize: ".85rem", minHeight: "inherit", maxHeight: "var(--most, min(28rem, 45vh))" },
+    "&": { backgroundColor: "var(--ground)", color: "var(--ink)", border: "1px solid var(--edge)", borderRadius: "6px", fontSize: ".85rem", minHeight: "inherit", maxHeight: "var(--most, min(28rem, 45vh))" },
     "&.cm-focused": { outline: "2px solid var(--accent)", outlineOffset: "1px" },
     ".cm-scroller": { fontFamily: "ui-monospace, monospace", lineHeight: "1.45", overflow: "auto" },
     ".cm-content": { caretColor: "var(--ink)", padding: ".5rem .3rem" },

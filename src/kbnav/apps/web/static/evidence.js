@@ -25,7 +25,8 @@ export function evidenceButton(base, number, width) {
     button.setAttribute("aria-expanded", "true");
     try {
       const found = await call(`${base}?${new URLSearchParams({ row: number })}`);
-      told.replaceChildren(...statements(found));
+      const shown = new Set([...row.parentElement.querySelectorAll("tr:not(.evidence) a[data-entity]")].map((one) => one.dataset.entity));
+      told.replaceChildren(...statements(found, shown));
     } catch (error) {
       told.replaceChildren(h("span", { class: "problem" }, error.message));
     }
@@ -33,12 +34,12 @@ export function evidenceButton(base, number, width) {
   return button;
 }
 
-/** What is known of one row. */
-export function statements(found) {
+/** What is known of one row, beside rows of the entities that are `shown`. */
+export function statements(found, shown = new Set()) {
   if (found.failed) return [h("span", { class: "problem" }, t("evidence.failed", { why: found.failed }))];
   const told = found.rows[0] ?? [];
   return [
-    told.length > 0 && h("ul", { class: "statements" }, told.map((one) => h("li", { dir: "auto" }, statement(one, found.copy)))),
+    told.length > 0 && h("ul", { class: "statements" }, told.map((one) => h("li", { dir: "auto" }, statement(one, found.copy, shown)))),
     told.length === 0 && found.absent.length === 0 && h("p", {}, t("evidence.none")),
     ...found.absent.map((condition) => h("p", { dir: "auto" }, t("evidence.absent", { condition }))),
     found.cut && h("p", { class: "soft" }, t("evidence.cut")),
@@ -46,8 +47,9 @@ export function statements(found) {
   ].filter(Boolean);
 }
 
-/** A statement with what it rests on; of a `copy` which may lack that. */
-function statement(one, copy) {
+/** A statement with what it rests on; of a `copy` which may lack that, without other values that are `shown` as rows. */
+function statement(one, copy, shown) {
+  const others = one.others.filter((other) => !shown.has(other.id));
   if (one.source === "document") return [cell(one.subject), h("span", { class: "soft" }, ` ${t("evidence.document")} `), h("q", { dir: "auto" }, one.value.text)];
   const claim = h("span", {}, cell(one.subject), " — ", link(one.property.text, one.property.href), " — ", cell(one.value));
   if (one.source === "generated") return [claim, warning(t("evidence.generated"))];
@@ -55,7 +57,7 @@ function statement(one, copy) {
   return [claim,
     one.rank === "deprecated" && warning(t("evidence.deprecated")),
     one.rank === "preferred" && h("span", { class: "soft" }, ` ${t("evidence.preferred")}`),
-    one.others.length > 0 && h("div", { class: "beside" }, t("evidence.beside"), " ", listed(one.others.map(cell))),
+    others.length > 0 && h("div", { class: "beside" }, t("evidence.beside"), " ", listed(others.map(cell))),
     one.lower > 0 && h("div", { class: "beside" }, t("evidence.lower", { count: one.lower })),
     one.qualifiers.length > 0 && h("ul", { class: "qualifiers" }, one.qualifiers.map((pair) => h("li", {}, said(pair)))),
     one.statement && h("ul", { class: "qualifiers" }, one.references.length > 0

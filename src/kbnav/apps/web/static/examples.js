@@ -30,9 +30,11 @@ export function fromCopy(base) {
   return base?.entities > 0 && h("p", { class: "soft copy-of" }, [t("copy.of", { n: base.entities }), date].filter(Boolean).join(", "));
 }
 
-/** That a copy's number, or its first few, may not be that of the whole; nothing where a query gives neither. */
-export function fromPart(base, query) {
-  return base?.entities > 0 && /\b(count|sum|avg|min|max)\s*\(|\border\s+by\b[^]*\blimit\s+(\d|10)\b/i.test(query) ? t("copy.part", { kb: base.name }) : "";
+/** That the whole may have more than a copy: of a query's number or first few, and of the things in a `result` of rows that its conditions are about; no line where it gives none of these. */
+export function fromPart(base, query, result = null) {
+  const few = /\b(count|sum|avg|min|max)\s*\(|\border\s+by\b[^]*\blimit\s+(\d|10)\b/i.test(query);
+  const listed = () => result?.rows > 1 && result.columns.some((name) => new RegExp(`\\?${name}\\s+[\\w?(^]`, "u").test(query.slice(query.indexOf("{"))));
+  return base?.entities > 0 && (few || listed()) ? [t("copy.part", { kb: base.name })] : [];
 }
 
 /** The first of each kind, `most` of them, as items of a list. */

@@ -43,10 +43,11 @@ export class History {
     }
   }
 
-  /** Keep a query of a knowledge base, with its `title`, the question that it is a change `of`, or the `name` of the example that it is. */
-  ran({ query, kb, title, of, name }) {
-    const before = this.queries.find((one) => one.query === query && one.kb === kb);
-    this.queries = [{ title, of, name, ...before, query, kb, id: `query ${Date.now()}`, made: Date.now() / 1000 }, ...this.queries.filter((one) => one.id !== before?.id)];
+  /** Keep a query of a knowledge base, with its `title`, the question that it is a change `of` and its address `from`, the `name` of the example that it is, and what it asks in `words`. */
+  ran({ query, kb, title, of, from, name, words }) {
+    const spaced = (text) => text.replace(/\s+/g, " ").trim();
+    const before = this.queries.find((one) => spaced(one.query) === spaced(query) && one.kb === kb);
+    this.queries = [{ title, of, from, name, words, ...before, query, kb, id: `query ${Date.now()}`, made: Date.now() / 1000 }, ...this.queries.filter((one) => one.id !== before?.id)];
     this.current = "";
     this.show();
   }
@@ -74,7 +75,7 @@ export class History {
 
   show() {
     const wanted = this.find.value.trim().toLocaleLowerCase();
-    const queries = this.queries.map((one) => ({ ...one, title: one.title ?? (one.of && t("session.changed", { title: one.of })) ?? one.name ?? brief(one.query) }));
+    const queries = this.queries.map((one) => ({ ...one, title: one.title ?? one.name ?? (one.words || brief(one.query)) }));
     const all = [...this.found, ...queries].sort((one, other) => other.made - one.made);
     this.place.closest("aside").hidden = !all.length;
     this.find.hidden = all.length < SEARCHED;

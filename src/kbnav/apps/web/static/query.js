@@ -8,14 +8,20 @@ import { h } from "./dom.js";
 import { QueryEditor } from "./editor.js";
 import { fromCopy, fromPart } from "./examples.js";
 import { laidOut } from "./layout.js";
-import { doubts } from "./readings.js";
+import { doubts, inWords } from "./readings.js";
 import { keep, kept, showResult } from "./result.js";
 import { language, t } from "./text.js";
 
+/** That a column called as a label has none, where a query neither fills it nor has the service that does. */
+function unnamed(columns, query) {
+  const empty = (name) => /.Label$/.test(name) && query.split(new RegExp(`\\?${name}\\b`)).length === 2;
+  return /wikibase:label|serviceParam/i.test(query) ? [] : columns.filter(empty).map((name) => t("query.unnamed", { name: `?${name}`, thing: `?${name.slice(0, -5)}` }));
+}
+
 /** A view of a query: of an answer, or one that is typed, with its result; those who read a shared run change nothing. */
 export class QueryView {
-  constructor(run, answer, offered, { title, of } = {}) {
-    Object.assign(this, { run, answer, offered, title, of, first: laidOut(answer.query), base: offered.kbs.find((one) => one.key === run.kb) });
+  constructor(run, answer, offered, { title, of, from } = {}) {
+    Object.assign(this, { run, answer, offered, title, of, from, first: laidOut(answer.query), base: offered.kbs.find((one) => one.key === run.kb) });
     const shared = Boolean(offered.share);
     this.typed = !answer.query;
     this.seconds = this.base?.seconds;
@@ -85,13 +91,13 @@ export class QueryView {
     this.ran = query;
     keep("query", query);
     if (this.offered.kbs.length > 1) keep("kb", this.run.kb);
-    document.dispatchEvent(new CustomEvent("ran", { detail: { query, kb: this.run.kb, title: this.title, of: this.of, name: this.name } }));
+    document.dispatchEvent(new CustomEvent("ran", { detail: { query, kb: this.run.kb, title: this.title, of: this.of, from: this.from, name: this.name, words: inWords(found.query_words) } }));
     this.name = undefined;
     this.explain(found);
     this.answer.link ||= found.link;
     this.changed();
     const shown = showResult(result, `/api/results/${encodeURIComponent(result.id)}`, t("query.label"), { query: this.editor.value, labelled: found.query_labelled, key: "view" });
-    this.shown.replaceChildren(absent(result.absence), ...doubts([], null, undefined, fromPart(this.base, query)), fromCopy(this.base) || "", shown.element, h("div", { class: "foot" }, shown.files, this.title && this.link));
+    this.shown.replaceChildren(absent(result.absence), ...doubts([], null, undefined, [...fromPart(this.base, query), ...unnamed(result.columns, query)]), fromCopy(this.base) || "", shown.element, h("div", { class: "foot" }, shown.files, this.title && this.link));
   }
 
   fail(error) {
@@ -120,7 +126,7 @@ export class QueryView {
       if (this.typed && (!this.title || [undefined, query].includes(this.ran))) {
         this.show(query, found);
       } else {
-        document.dispatchEvent(new CustomEvent("query", { detail: { query, kb: this.run.kb, found, of: this.run.question || this.title } }));
+        document.dispatchEvent(new CustomEvent("query", { detail: { query, kb: this.run.kb, found, of: this.run.question || this.title, from: location.pathname + location.hash } }));
       }
     } catch (error) {
       if (this.typed) this.shown.replaceChildren();

@@ -6,13 +6,16 @@ import { icon } from "./menu.js";
 import { t } from "./text.js";
 
 const RIGHT_TO_LEFT = /[\u0590-\u08ff]/; // letters whose quotes would turn round among others
-const SHORT = 4; // conditions of a query that are said in a line
+const SHORT = 140; // letters of a query in words on one line
 
-/** What a query asks, as the server says it in words, on one line; nothing where that is long. */
+/** What a query asks, as the server says it in words, on one line: its first conditions, up to one that has others in it. */
 export function inWords(words) {
   const lines = (words?.lines ?? []).flatMap((one) => (one.inner.length ? one.inner : [one]));
-  if (lines.length > SHORT || lines.some((one) => one.inner.length)) return "";
-  return lines.map((one) => one.text.replace(/\s*[:：]\s*\[answer\]$/, "").replaceAll("[answer]", `[${columnName("answer")}]`)).join("; ");
+  const plain = lines.findIndex((one) => one.inner.length);
+  const told = lines.slice(0, plain < 0 ? undefined : plain).map((one) => one.text.replace(/\s*[:：]\s*\[answer\]$/, "").replaceAll("[answer]", `[${columnName("answer")}]`));
+  const text = told.join("; ");
+  if (text.length > SHORT) return `${text.slice(0, SHORT).replace(/\s+\S*$/, "")} …`;
+  return text && plain >= 0 ? `${text}; …` : text;
 }
 
 /** What rules made of the question, or else `words`, and what can be asked instead; `ask` is absent where nothing can. */
@@ -42,15 +45,14 @@ const DOUBTS = {
   several: (about) => t("doubt.several", { about }),
   compared: (about) => t("doubt.compared", ofAll(about)),
   class: (about) => t("doubt.class", ofAll(about)),
-  copy: () => t("doubt.copy"),
 };
 
-/** What speaks against an answer, or with `note` what of a question without one was not understood and is not in the note, and `more`, in one box: what of the question was not used, and one line for each other kind; one that is newer than this page is told as it came. A whole date says its year. */
-export function doubts(found, read, note = undefined, more = "") {
+/** What speaks against an answer, or with `note` what of a question without one was not understood and is not in the note, and `more` lines, in one box: what of the question was not used, and one line for each other kind, where `more` does not say it; one that is newer than this page is told as it came. A whole date says its year. */
+export function doubts(found, read, note = undefined, more = []) {
   const unused = [...(read?.unused ?? []), ...found.flatMap(({ kind, about }) => (kind === "number" ? about.split(", ") : []))];
   const words = [...new Set(unused)].filter((word) => !note?.includes(word)).map((word) => t("read.word", { word })).map((word) => (RIGHT_TO_LEFT.test(word) ? `\u2068${word}\u2069` : word)).join(" ");
   const lines = [words && h("p", { class: "unused", dir: "auto" }, t(note === undefined ? "read.unused" : "read.unread", { words })),
-    ...found.flatMap(({ kind, about, text }) => (["number", "year"].includes(kind) ? [] : [h("p", { dir: "auto" }, DOUBTS[kind]?.(about) ?? text)])), more && h("p", {}, more)].filter(Boolean);
+    ...found.flatMap(({ kind, about, text }) => (["number", "year", ...(more.length ? ["copy"] : [])].includes(kind) ? [] : [h("p", { dir: "auto" }, DOUBTS[kind]?.(about) ?? text)])), ...more.map((line) => h("p", {}, line))].filter(Boolean);
   return lines.length ? [h("div", { class: "message doubt", role: "note" }, icon("alert"), h("div", {}, lines))] : [];
 }
 

@@ -86,6 +86,7 @@ class ResultView {
     this.kinds = kindsOf(this.result.columns, rows);
     const single = rows.length === 1 && rows[0].length === 1 && !["point", "picture"].includes(this.kinds[0]) && rows[0][0];
     this.element.classList.toggle("single", Boolean(single));
+    if (single?.kind === "unknown") this.body.querySelector("em").textContent = t("cell.not_known");
     if (single) return this.element.dispatchEvent(new CustomEvent("single", { bubbles: true, detail: single.text }));
     const views = viewsOf(this.kinds, this.result, rows);
     if (views.length < 2) return undefined;

@@ -35,7 +35,7 @@ export class RunView {
     this.steps = new Steps();
     this.awaited = new Awaited(thinking(run, offered), run.now - Date.now() / 1000);
     this.words = h("div", { class: "words" });
-    this.later = Boolean(offered.share || document.querySelector("#runs .run:not(.typed)")); // what it says is not to be read without what was said before
+    this.toldAs = run.model === "offline" || Boolean(offered.share || document.querySelector("#runs .run:not(.typed)")); // of rules, or not to be read without what was said before
     this.found = h("div", { class: "found", onsingle: ({ detail }) => this.once(detail) });
     this.answer = h("div", { class: "answer" }, this.words, this.steps.element, this.found);
     this.element = h("section", { class: "run", id: run.id, "data-kb": run.kb, "aria-label": run.question, "aria-busy": "true" },
@@ -58,7 +58,8 @@ export class RunView {
   /** A result of one value says by itself what the words above it say. */
   once(text) {
     const words = this.words.querySelector(".text");
-    if (words?.dataset.said === text || /^[✓✗]/.test(words?.dataset.said)) words.hidden = true;
+    const [said, year] = [words?.dataset.said, text.replace(/(-01){1,2}$/, "")];
+    if (said === text || said === year || /^[✓✗]/.test(said)) words.hidden = true;
   }
 
   /** What a screen reader is told of an event. */
@@ -124,11 +125,11 @@ export class RunView {
     const nothing = answer.status === "no answer" && this.run.model === "offline";
     this.words.replaceChildren(
       head ? h("p", { class: "head" }, head) : "",
-      ...doubts(answer.doubts ?? [], answer.understood, answer.status === "no answer" ? answer.note : undefined, fromPart(served, answer.query)),
+      ...doubts(answer.doubts ?? [], answer.understood, answer.status === "no answer" ? answer.note : undefined, fromPart(served, answer.query, answer.result)),
       answer.text ? h("p", { class: "text", dir: "auto", "data-said": answer.text }, readable(answer.text)) : "",
       answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "",
       nothing && !answer.note ? h("p", { class: "note" }, t("offline.unanswered")) : "",
-      understood(answer.understood, this.ask, this.later ? inWords(answer.query_words) : ""),
+      understood(answer.understood, this.ask, this.toldAs ? inWords(answer.query_words) : ""),
       (nothing && this.holds?.()) || "");
     const result = answer.result && showResult(answer.result, base, this.run.question, { query: answer.query, labelled: answer.query_labelled, absence: answer.absence, key: this.offered.share ? "view" : this.run.id });
     this.found.replaceChildren(
@@ -190,5 +191,5 @@ function thinking(run, offered) {
 
 /** What is said wherever no language model answers. */
 export function offlineBadge() {
-  return h("span", { class: "badge", title: t("offline.about") }, t("offline.badge"));
+  return h("span", { class: "badge calm", title: t("offline.about") }, t("offline.badge"));
 }

@@ -75,11 +75,20 @@ export async function draw(view, place, { base, result, kinds, numbers, labelled
     const box = h("div", { class: `drawn ${view}-box` });
     const caption = h("figcaption");
     place.replaceChildren(h("figure", { class: view }, caption, box));
+    letScroll(box);
     const told = await DRAWN[view](data, box);
     caption.textContent = [told, data.total > MOST && t("chart.some", { n: MOST, total: data.total })].filter(Boolean).join(" · ");
   } catch (error) {
     place.replaceChildren(h("p", { class: "problem" }, error.message));
   }
+}
+
+/** The wheel scrolls the page over a box, and is the picture's own only with Ctrl or after a press into it. */
+function letScroll(box) {
+  let pressed = false;
+  box.addEventListener("pointerdown", () => { pressed = true; }, true);
+  box.addEventListener("pointerleave", () => { pressed = false; });
+  box.addEventListener("wheel", (event) => event.ctrlKey || pressed || event.stopImmediatePropagation(), { capture: true, passive: true });
 }
 
 function named(row, kinds) {
