@@ -389,11 +389,15 @@ def _size(nodes: int, edges: int) -> str:
 
 
 def _print_info(found: Info) -> None:
+    from kbnav.knowledge.skb.rdf import local_name
+
+    def told(name: str, value: str) -> str:
+        local = local_name(name.replace(" ", "_"))
+        written = f" (field:{local})" if meta.sparql and local != name else ""
+        return f"    {name}: {shorten(value, _EXAMPLE, placeholder='…')}{written}"
+
     meta = found.meta
-    fields = {
-        kind: [f"    {name}: {shorten(value, _EXAMPLE, placeholder='…')}" for name, value in values.items()]
-        for kind, values in found.fields.items()
-    }
+    fields = {kind: [told(*item) for item in values.items()] for kind, values in found.fields.items()}
     approximate = ", approximate search" if found.approximate else ""
     tuples = sorted(meta.tuples, key=lambda one: -one.count)
     more = [f"  and {len(tuples) - _LONGEST_LIST} more"] if len(tuples) > _LONGEST_LIST else []
