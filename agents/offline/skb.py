@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
-from itertools import chain, combinations, pairwise, product
+from functools import lru_cache
+from itertools import chain, combinations, count, pairwise, product
 from urllib.parse import unquote
 
 from kbnav.agents.common.state import State
@@ -44,8 +45,15 @@ _LINKS = 8
 """Relations that are named where a question was not understood."""
 _COMPARABLE = 'FILTER(isNumeric(?value) || REGEX(STR(?value), "^[0-9]{4}-[0-9][0-9]"))'
 """What can be sorted: numbers and dates."""
+_GROUPS = frozenset(["each", "every", "per", "jede"])
 _OPERATORS = _SUMMED.keys() | {"more", "less", "plus", "más", "best", "worst", "beste", "besten", "meilleur", "mejor"}
 """Words that change what a question asks for: where one was not understood, nothing else is an answer."""
+
+
+def _abbreviates(name: Sequence[str], words: Sequence[str]) -> bool:
+    """Whether a name has these words after its first, some of them shortened: ``Ltd`` is Limited."""
+    shortened = (re.match(".*".join(a), b) for a, b in zip(name, words, strict=False))
+    return len(name) == len(words) > 1 and all(shortened)
 
 
 class PreparedSkb:
@@ -75,22 +83,28 @@ class SkbAgenda(Agenda):
             first, *others = self._reading.types  # as in "mean age of ships"
             self._reading = replace(self._reading, asked=first.name, types=tuple(others))
         counted = self.question.kind == "count" or self.question.text.casefold().startswith(("list ", "show ", "all "))
-        if counted and len(self._reading.mentions) == 1 and not self._reading.asked:
-            kind = self._skb.type(self._reading.mentions[0].nodes[0])
+        names = self._reading.mentions
+        if names and not self._reading.asked and (counted if len(names) == 1 else names[0].text.islower()):
+            kind = self._skb.type(names[0].nodes[0])
             linked = {step.target for step in schema.paths.steps(kind)}
             if len(linked) == 1:  # of a category its things are counted
                 self._reading = replace(self._reading, asked=linked.pop())
         self._told: set[str] = set()
+        self._before = ""
+        """What is told before all else: how a name was read, or why a number was not found."""
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
-        reading, mentions = self._reading, self._reading.mentions
-        if mentions:
+        groups = " ".join(_GROUPS.intersection(self.question.strict))
+        if groups and (self.question.kind == "count" or self.question.measure or _SUMMED.keys() & {*self._free(())}):
+            self.note = f"Groups (“{groups}”) are not read here; kbnav sparql query can count them."
+            return
+        if mentions := self._reading.mentions:
             yield [(_SEARCH, f"“{name.text}” is a name here.", {"query": name.text}) for name in mentions[:_SEARCHES]]
+        yield from self._begun()
+        reading, mentions = self._reading, self._reading.mentions
         longest = sorted(mentions, key=lambda mention: -len(mention.text))[:_MENTIONS]
         mentions = tuple(mention for mention in mentions if mention in longest) or self._earlier()
-        if not mentions:
-            yield from self._begun()
         if len(mentions) == 1 and not (reading.asked or reading.types):
             yield from self._field([self._skb.id(node) for node in mentions[0].nodes], ())
         grammar = lexicon(self.language).function
@@ -115,11 +129,14 @@ class SkbAgenda(Agenda):
                 if not self._telling(paths):
                     yield from self._whole(paths, found)
                 best, told = self._saying((yield from self._ranked(paths, found)), self._telling(paths))
-                lost = " ".join(reading.tokens[place].text for place in sorted(wanted - used))
-                fits = f"Nothing fits “{lost}” too." if lost else "This fits the question best."
+                lost = " ".join([reading.tokens[place].text for place in sorted(wanted - used)] or self._dropped(paths))
                 total = yield from self._total(paths, found)
+                fits = f"Nothing fits “{lost}” too." if lost else "This fits the question best."
+                if not (lost or self._telling(paths)) and QUERY in self._tools and len(best) == total:
+                    fits = f"These are all {total:,}." if total > 1 else "This is the only one."
                 cut = f" {len(best)} of {total:,} are listed{told}." if len(best) < total else ""
                 yield self._end(f"{fits}{cut}", best, mentions, paths)
+            yield from self._none(paths)
             wanted |= used
         if reading.asked or (reading.words and self.question.asks != "time"):  # no thing is a time
             yield from self._by_text_alone()
@@ -168,7 +185,12 @@ class SkbAgenda(Agenda):
         taken.update(*(range(one.first, one.end) for one in reading.types), *(path.used for path in paths))
         return [token.low for at, token in enumerate(reading.tokens) if at not in taken]
 
-    @cached_property
+    def _dropped(self, paths: Sequence[Path]) -> list[str]:
+        """The names that no path begins at."""
+        begun = {path.node for path in paths}
+        return [one.text for one in self._reading.mentions if begun.isdisjoint(one.nodes)]
+
+    @property
     def _capitals(self) -> list[int]:
         """The places of words that look like names but are in none."""
         if self.language.split("-")[0] in _NOUNS_HAVE_CAPITALS:
@@ -178,14 +200,29 @@ class SkbAgenda(Agenda):
         return [at for at in self._reading.words if (at or digits[at]) and tokens[at].text[:1].isupper()]
 
     def _begun(self) -> Iterator[Calls]:
-        """Where a word looks like a name and names begin with it, the end is to ask which is meant."""
-        for word in (self._reading.tokens[place] for place in self._capitals):
-            begun = f"Which names begin with “{word.text}”?"
-            nodes = self._kb.entities((yield from self._nodes([(_SEARCH, begun, {"query": word.text})])))
-            others = [one.label for one in nodes.values() if one.kind != self._reading.asked]
-            named = sorted(label for label in others if name_words(label)[:1] == [word.low])
-            if 0 < len(named) <= _MENTIONS:
-                which = f"“{word.text}” may be {' or '.join(named)}: say which."
+        """Take the name that begins with what looks like one; of several the end is to ask which is meant."""
+        capitals = set(self._capitals)
+        for first in sorted(at for at in capitals if at - 1 not in capitals):
+            end = next(at for at in count(first) if at not in capitals)
+            words = self._reading.tokens[first:end]
+            begun = f"Which names begin with “{words[0].text}”?"
+            nodes = self._kb.entities((yield from self._nodes([(_SEARCH, begun, {"query": words[0].text})])))
+            # "Nordic lamp 7" is not Nordic lamp 1.
+            behind = {token.low for token in self._reading.tokens[end : end + 1]}
+            others = [one for one in nodes.values() if one.kind != self._reading.asked]
+            others = [one for one in others if behind.isdisjoint(name_words(one.label)[1:])]
+            named = sorted((one.label, one.id) for one in others if name_words(one.label)[:1] == [words[0].low])
+            spelled = [one for one in named if _abbreviates(name_words(one[0]), [word.low for word in words])]
+            meant = spelled or named
+            if len(meant) == 1 and (spelled or len(words) == 1):
+                text = " ".join(word.text for word in words)
+                mention = Mention(text, first, end, (self._skb.number(meant[0][1]),))
+                mentions = sorted((*self._reading.mentions, mention), key=lambda one: one.first)
+                rest = tuple(at for at in self._reading.words if not first <= at < end)
+                self._reading = replace(self._reading, mentions=tuple(mentions), words=rest)
+                self._before = f"{meant[0][0]} is meant by “{text}”. "
+            elif 0 < len(named) <= _MENTIONS:
+                which = f"“{words[0].text}” may be {' or '.join(label for label, _ in named)}: say which."
                 yield [(FINISH, which, {"nodes": []})]
 
     def _field(self, nodes: Sequence[str], paths: Sequence[Path]) -> Iterator[Calls]:
@@ -259,11 +296,31 @@ class SkbAgenda(Agenda):
         total = yield from self._total(paths, found)
         if QUERY not in self._tools:
             return
+        if self._dropped(paths):
+            return
         if self.question.kind == "count":
             yield self._finished("This is their number.", paths, (), str(total))
         if total > ANSWERS or (found and not paths):
             some = f"{len(found):,} of {total:,} are listed." if len(found) < total else f"These are all {total:,}."
             yield self._finished(some, paths, found)
+
+    def _none(self, paths: Sequence[Path]) -> Iterator[Calls]:
+        """The end where each of several paths that are sure has ends, and none is at the end of all."""
+        if len(paths) < 2 or self._query(paths) not in self.seen.rows or not all(map(self._sure, paths)):
+            return
+        each = []
+        for path in paths:
+            each.append(((yield from self._number_of([path])), self._worded([path])))
+        if all(number for number, _ in each):
+            told = "; ".join(f"{worded} ({number:,})" for number, worded in each)
+            zero = "0" if self.question.kind == "count" else ""
+            yield self._finished(f"None fits all: {told}.", paths, (), zero)
+
+    def _sure(self, path: Path) -> bool:
+        """Whether the question can mean no other links: each is the only one of its types, or words name a sole one."""
+        kinds = [self._skb.type(path.node), *(step.target for step in path.steps)]
+        between = [[one for one in self._schema.paths.steps(a) if one.target == b] for a, b in pairwise(kinds)]
+        return all(len(links) == 1 for links in between) or (len(path.steps) == 1 and bool(path.used))
 
     def _compared(self, paths: Sequence[Path]) -> Iterator[Calls]:
         """Those of the nodes at the end of the paths (without any, of the type) that have most or least; or their sum.
@@ -277,7 +334,7 @@ class SkbAgenda(Agenda):
         total = next((_SUMMED[word] for word in free if word in _SUMMED), "")
         # A superlative that names a relation of the path compares nothing.
         compares = any(known.measures.get(word, ()) == self.question.measure for word in free)
-        if not kind or self.question.kind != "values" or not (total or compares):
+        if not kind or self.question.kind != "values" or not (total or compares) or self._dropped(paths):
             return
         quantity, order = self.question.measure or ("", "DESC")
         asked = f"SELECT ?field (COUNT(*) AS ?number) (SAMPLE(?value) AS ?one) WHERE {{ {self._of(kind)} ; ?field "
@@ -300,6 +357,8 @@ class SkbAgenda(Agenda):
             body += linked if order == "DESC" else f"OPTIONAL {{ {linked} }}"
             number, name = "COUNT(DISTINCT ?y)", f"number of {step.target} ({step.relation.replace('_', ' ')})"
         else:
+            texts = [name for name in self._fields(kind) if relevance(text, [name])[0] > 0]
+            self._before += "".join(f"{name} is text. " for name in texts if name not in names)
             return
         counted = "(COUNT(DISTINCT ?x) AS ?n)" if total else "?x"
         query = f"SELECT {counted} ({number} AS ?number) WHERE {{\n{body}\n}}"
@@ -348,7 +407,7 @@ class SkbAgenda(Agenda):
     def _finished(self, said: str, paths: Sequence[Path], nodes: Sequence[str], answer: str = "") -> Calls:
         """The end, with how the question was read."""
         self.understood = self._understood((), paths, nodes[0] if nodes else "")
-        return [(FINISH, said, {"nodes": list(nodes), "answer": answer})]
+        return [(FINISH, self._before + said, {"nodes": list(nodes), "answer": answer})]
 
     def _counted_links(self, kind: str, paths: Sequence[Path], free: Sequence[str]) -> Step | None:
         """The links of a type that the words name, by their relation or by the type at the other end."""
@@ -424,26 +483,38 @@ class SkbAgenda(Agenda):
         passed = {
             word for one in strict if len(one) > 1 for word in one
         } | _SUMMED.keys()  # of a bound, whatever texts say
-        changing = _OPERATORS.union(*strict) & (said | grammar | passed & set(free))
-        guessed = telling and any(not step.relation for path in paths for step in path.steps)
-        guessed = guessed and (reading.tokens[0].low == "what" or said.issuperset(telling))
+        stated = self._skb.documents[self._skb.number(found[0])].items() if paths else ()
+        numbers = {word for name, value in stated if isinstance(value, int | float) for word in name_words(name)}
+        changing = _OPERATORS.union(*strict) & (said | grammar | passed & set(free)) | numbers.intersection(telling)
+        anything = any(not step.relation for path in paths for step in path.steps)
+        of_others = reading.types and not paths  # "products with reviews about X" are no texts
+        guessed = telling and (anything or of_others) and said.issuperset(telling)
+        guessed = guessed or (telling and anything and reading.tokens[0].low == "what")
         if guessed or self.question.kind == "count" or changing:
             unread = [one for one in free if one in changing or one in said.intersection(telling)]
-            left = dict.fromkeys(f"“{one}”" for one in unread or free if one in unread or one in telling)
-            why = f"{' and '.join(left) or 'it'} {'were' if len(left) > 1 else 'was'} not understood"
-            return [(FINISH, f"This cannot be answered: {why}.{self._linked(mentions)}", {"nodes": []})]
-        return [(FINISH, fits, {"nodes": list(found[:ANSWERS])})]
+            left = list(dict.fromkeys(one for one in unread or free if one in unread or one in telling))
+            left += self._dropped(paths) if self.question.kind == "count" else []
+            computes = _SUMMED.keys() | lexicon(self.language).measures.keys()
+            here = " in this question" if left and computes.issuperset(left) else ""
+            why = " and ".join(f"“{one}”" for one in left) or "it"
+            why += f" {'were' if len(left) > 1 else 'was'} not understood{here}"
+            why = f"{self._before}This cannot be answered: {why}.{self._linked(mentions)}"
+            return [(FINISH, why, {"nodes": []})]
+        return [(FINISH, self._before + fits, {"nodes": list(found[:ANSWERS])})]
 
     def _linked(self, mentions: Sequence[Mention]) -> str:
         """By what the type that is asked for, or that of the first name, is linked; what may be asked instead."""
         kind = self._reading.asked or (self._skb.type(mentions[0].nodes[0]) if mentions else "")
         links = dict.fromkeys(step.relation.replace("_", " ") for step in self._schema.paths.steps(kind))
+        told = (("Links", links), ("Fields", self._fields(kind)))
+        return "".join(f" {what} of {kind}: {', '.join(list(names)[:_LINKS])}." for what, names in told if names)
+
+    def _fields(self, kind: str) -> dict[str, None]:
+        """The fields that the first nodes of a type have."""
         start, end = self._skb.type_range(kind) if kind else (0, 0)
         some = range(start, min(end, start + _BY_TEXT))
         stated = chain.from_iterable(self._skb.documents[node].items() for node in some)
-        fields = dict.fromkeys(name for name, value in stated if value not in ("", None))
-        told = (("Links", links), ("Fields", fields))
-        return "".join(f" {what} of {kind}: {', '.join(list(names)[:_LINKS])}." for what, names in told if names)
+        return dict.fromkeys(name for name, value in stated if value not in ("", None))
 
     def _understood(self, mentions: Sequence[Mention], paths: Sequence[Path], first: str) -> Understood:
         """How the question is read, as in ``instrument → made by → person → born in → Little Mew``.

@@ -120,7 +120,7 @@ def test_any_text_is_read_and_no_place_is_taken_twice(village, text):
 
 
 def test_on_the_demos_questions_it_does_as_the_guide_says(demo_kb, tmp_path):
-    """29 first and 33 among the first twenty, of 37; a little less is a change to look at, not yet a fault."""
+    """29 first and 34 among the first twenty, of 37; a little less is a change to look at, not yet a fault."""
     agent = skb_offline(demo_kb, Settings(home=tmp_path, kb="demo", language="en"))
     first = among = 0
     for row in DEMO_QUESTIONS:
@@ -180,17 +180,17 @@ def test_counts_most_least_and_sums_are_computed_over_fields_and_links(demo_kb, 
 
 
 SHOP = """\
-id;name;type;price;about;city
-1;Nordic lamp 1;product;30;in stock at a fair cost;
-A-2;Steel lamp 2;product;12.5;in stock;
-3;Oak chair 3;product;8;of low cost;
-4;Pine chair 4;product;;;
-r1;;review;4;It wobbles a bit;
-s1;Acme Ltd;supplier;;;Leeds
-s2;Acme Inc;supplier;;;Boston
-s3;Rossi S.p.A.;supplier;;;Milano
-Lamps;Lamps;category;;;
-Chairs;Chairs;category;;;
+id;name;type;price;about;city;size
+1;Nordic lamp 1;product;30;in stock at a fair cost;;2 feet
+A-2;Steel lamp 2;product;12.5;in stock;;one foot
+3;Oak chair 3;product;8;of low cost;;
+4;Pine chair 4;product;;;;
+r1;;review;4;It wobbles a bit;;
+s1;Acme Ltd;supplier;;;Leeds;
+s2;Acme Inc;supplier;;;Boston;
+s3;Rossi S.p.A.;supplier;;;Milano;
+Lamps;Lamps;category;;;;
+Chairs;Chairs;category;;;;
 """
 LINKS = [
     ("1", "s1"),
@@ -254,10 +254,22 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
         ("What is the total price?", "", "“total”", ()),
         ("In which city is Rossi S.p.A.?", "Milano", "Rossi S.p.A.", ()),
         ("In which city is the supplier of Nordic lamp 1?", "Leeds", "Acme Ltd", ()),
-        ("Which products are supplied by Rossi?", "", "“Rossi” may be Rossi S.p.A.: say which", None),
+        ("Which products are supplied by Rossi?", "Oak chair 3", "Rossi S.p.A. is meant by “Rossi”", ()),
+        ("Which products are supplied by Acme Limited?", "Nordic lamp 1, Steel lamp 2", "These are all 2", ()),
+        ("Which lamps are supplied by Rossi?", "", "None fits all", ()),
+        ("How many lamps are supplied by Rossi S.p.A.?", "0", "", ()),
+        ("Which lamps are supplied by Acme Inc?", "", "Lamps (2); product → supplied by → Acme Inc (1)", ()),
+        ("How many lamps are supplied by Acme Ltd?", "2", "", ()),
+        ("How many lamps in Chairs are there?", "0", "", ()),
+        ("top 2 cheapest products", "Oak chair 3: 8, Steel lamp 2: 12.5", "Lowest price among 3 of 4", ()),
+        ("top 2 products by lowest price", "Oak chair 3: 8, Steel lamp 2: 12.5", "Lowest price", ()),
+        ("Which product has the highest size?", "", "size is text. This cannot", ("highest",)),
+        ("How many products does each supplier have?", "", "Groups (“each”) are not read", None),
+        ("Which products have reviews about wobbles?", "", "“wobbles” was not understood", ("wobbles",)),
+        ("Which products with a price are supplied by Acme Ltd?", "", "“price” was not understood", ()),
         ("Which reviews are about Nordic lamp 1?", "It wobbles a bit", "", ()),
         ("Which products are supplied by Acme?", "", "“Acme” may be Acme Inc or Acme Ltd", None),
-        ("What is the price of Nordic lamp 7?", "", "“7” was not understood", ("7",)),
+        ("What is the price of Nordic lamp 7?", "", "“7” were not understood", ("7",)),
         ("What is the telephone of Acme Ltd?", "", "“telephone”", ("telephone",)),
         ("Which products of low cost are less than 10?", "", "“10”", ("10",)),
         ("Which products are not in stock?", "", "“not”", ("not",)),

@@ -124,7 +124,7 @@ def read_question(text: str, language: str) -> Question:
         kind,
         asks,
         " ".join(filter(None, (words.hints.get(asks), *map(words.verbs.get, tokens)))),
-        next((words.measures[token] for token in tokens if token in words.measures), None),
+        next((words.measures[one] for one in sorted(tokens, key="top".__eq__) if one in words.measures), None),
         next((words.comparatives[token] for token in tokens if token in words.comparatives), None),
         tuple((_BOUNDS.get(a, "="), int(b)) for a, b in pairwise(["", *tokens]) if _YEAR.fullmatch(b)),
         pronoun(text, language),

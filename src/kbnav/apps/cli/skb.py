@@ -242,7 +242,7 @@ def copy(
 def info(
     skb: AnySkb,
     check: Annotated[bool, flag("--check", "Read all of it, and compare it with its checksums.")] = False,
-    node: Annotated[str, option("--node", "ID", "Print one node: its document and edges.")] = "",
+    node: Annotated[str, option("--node", "ID", "Print one node, by id or name: its document and edges.")] = "",
     as_json: Json = False,
 ) -> None:
     """Print what an SKB holds: types and their fields, relations, indexes, sizes, and what its build left out.
@@ -273,6 +273,8 @@ def _print_node(skb: str, node: str, as_json: bool) -> None:
     from kbnav.knowledge.skb.store import SKB, open_store
 
     with closing(SkbKB(SKB(open_store(_place(skb), _home())))) as kb:
+        same = kb.skb.names.search(node, limit=2, edits=0) if kb.skb.names and kb.skb.nodes.ids.find(node) < 0 else []
+        node = kb.skb.id(same[0].number) if len(same) == 1 else node
         number = kb.skb.number(node)
         value = {"id": node, "type": kb.skb.type(number), "name": kb.skb.name(number), **kb.skb.documents[number]}
         entry = kb.get_entry(node)
@@ -387,11 +389,15 @@ def _size(nodes: int, edges: int) -> str:
 
 
 def _print_info(found: Info) -> None:
+    from kbnav.knowledge.skb.rdf import local_name
+
+    def told(name: str, value: str) -> str:
+        local = local_name(name.replace(" ", "_"))
+        written = f" (field:{local})" if meta.sparql and local != name else ""
+        return f"    {name}: {shorten(value, _EXAMPLE, placeholder='…')}{written}"
+
     meta = found.meta
-    fields = {
-        kind: [f"    {name}: {shorten(value, _EXAMPLE, placeholder='…')}" for name, value in values.items()]
-        for kind, values in found.fields.items()
-    }
+    fields = {kind: [told(*item) for item in values.items()] for kind, values in found.fields.items()}
     approximate = ", approximate search" if found.approximate else ""
     tuples = sorted(meta.tuples, key=lambda one: -one.count)
     more = [f"  and {len(tuples) - _LONGEST_LIST} more"] if len(tuples) > _LONGEST_LIST else []
