@@ -339,7 +339,9 @@ class Reading:
             thought = f"Perhaps it is what {label} links, and it also has to do with {other.text}."
             yield self._values(f"{triple} ?answer ?link wd:{other.best} .", thought)
         nouns = " ".join(one.text for one in self.segments if one.noun and relation.direction == "out")
-        if any(relevance(fold(nouns), [fold(relation.label)])):  # awards are what is received, whatever their class
+        kind_of = relation.property_id in self.words.each((INSTANCE_OF, SUBCLASS_OF))
+        # Awards are what is received, whatever their class.
+        if not kind_of and any(relevance(fold(nouns), [fold(relation.label)])):
             yield self._values(triple, f"{label} is asked for.")
         elif self.kind:
             thought = f"{label} fits the question; only members of the class {self.kind} are asked for."

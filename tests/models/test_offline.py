@@ -282,6 +282,8 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
         ("Did Marie Curie discover an element?", "✓"),
         ("Was Marie Curie a city?", "✗ (no such statement here; instance of: human)"),  # born in one
         ("Is France a country?", "✓"),
+        ("Is it true that Marie Curie discovered radium?", "✓ (discoverer or inventor: Marie Curie)"),
+        ("Quels éléments ont été découverts par Marie Curie ?", "polonium, radium"),
         ("What is tungsten?", "chemical element with symbol W and atomic number 74"),
         ("Ist Paris die Hauptstadt von Deutschland?", "✗ (keine solche Aussage hier; Hauptstadt: Berlin)"),
     ],

@@ -47,7 +47,7 @@ _BOUND = re.compile(
     re.IGNORECASE,
 )
 """A number that is not to be equalled but passed, or not reached."""
-_EVER = re.compile(r"\bat (?:any|some) (?:point|time)\b", re.IGNORECASE)
+_FILLER = re.compile(r"\bat (?:any|some) (?:point|time)\b|(?<=\bis )it true that\b", re.IGNORECASE)
 _IMPERATIVES = frozenset({"name", "list", "give", "show", "tell", "count", "find"})
 _ARTICLES = frozenset(["the", "of", "a", "an", "der", "die", "das", "den", "les", "los", "las", "de"])
 """Words that may stand between "which" or "all" and the class it asks for."""
@@ -96,7 +96,7 @@ def read_question(text: str, language: str) -> Question:
     words = lexicon(language)
     marked = (one["quoted"] or one[0] for one in _WHOLE_NAME.finditer(text))
     quoted = [Phrase(name.strip(), named=True, whole=True) for name in marked if name.strip()]
-    bare = _EVER.sub("", _WHOLE_NAME.sub(" , ", text))
+    bare = _FILLER.sub("", _WHOLE_NAME.sub(" , ", text))
     code = language.split("-")[0]
     phrases = _unspaced(bare, words) if code in _UNSPACED else _spaced(bare, words, capitals=code != "de")
     lowered = " ".join(token.casefold() for token in _TOKEN.findall(bare)) if code not in _UNSPACED else bare
