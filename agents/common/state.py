@@ -33,6 +33,8 @@ class State(TypedDict):
     outcome: Outcome | None
     understood: NotRequired[Understood | None]
     """What the policy says of how it read the question; a chat that is older has none."""
+    run_id: NotRequired[str]
+    """Of a chat's turn: the id that its run is saved by, so that it is saved once, whenever the chat is killed."""
 
 
 @dataclass(frozen=True)

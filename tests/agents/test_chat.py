@@ -20,7 +20,7 @@ from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QueryTimeout, ServiceError, UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.runs.trajectory import Usage
+from kbnav.runs.trajectory import Usage, load_run
 from kbnav.sessions.session import Chat, ask, attempt, sqlite_sessions
 from kbnav.settings.model import Settings
 from tests.agents.parts import NumbersKB, agent_of, finishes, looks, runs
@@ -42,6 +42,17 @@ home = Path(sys.argv[1])
 with sqlite_sessions(home) as saver:
     Chat(agent_of([looks("a"), looks("b"), runs(2)], home), "s1", saver).ask("How many?")
 """
+
+
+def test_a_turn_that_ended_before_a_kill_came_is_saved_once_when_the_session_is_opened_again(tmp_path):
+    agent = agent_of([runs(2), finishes()], tmp_path)
+    with sqlite_sessions(tmp_path) as saver:
+        run = Chat(agent, "s1", saver).attempt("How many?").run  # killed here, before it was saved
+        for _ in range(2):
+            Chat(agent, "s1", saver).recover()
+    (path,) = (tmp_path / "runs").glob("*.json")
+    found = load_run(path)
+    assert (found.id, found.outcome.table, found.path) == (run.id, run.outcome.table, run.path)
 
 
 def test_a_killed_session_goes_on_where_it_was(tmp_path):

@@ -420,9 +420,9 @@ CHECKPOINTED = (
 
 
 def to_json(value: Any) -> str:
-    """Any of this module's records as indented JSON."""
+    """Any of this module's records as indented JSON; those of a checkpoint have lists for tuples, which is no matter."""
     kind: Any = type(value)
-    return adapter(kind).dump_json(value, indent=1).decode()
+    return adapter(kind).dump_json(value, indent=1, warnings=False).decode()
 
 
 def save_run(run: Run, folder: Path) -> Path:

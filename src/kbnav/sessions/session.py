@@ -109,7 +109,7 @@ def _run(
 def _record(agent: Agent, state: Any, context: RunContext, started: datetime, seconds: float) -> Run:
     used = state["usage"]
     return Run(
-        id=new_id("run"),
+        id=state.get("run_id") or new_id("run"),
         question=state["question"],
         system=agent.name,
         model=agent.model,
@@ -186,6 +186,14 @@ class Chat:
         """The question that was being worked on when the session was killed, if any."""
         return _unfinished(self._graph.get_state(self._config))
 
+    def recover(self) -> None:
+        """Save the run of the last turn where a kill came between its end and that; its time is not known any more."""
+        agent, values = self._agent, self._graph.get_state(self._config).values
+        folder, run_id = agent.settings.home / "runs", values.get("run_id")
+        if run_id and values.get("outcome") and not (folder / f"{run_id}.json").exists():
+            context = agent.context(values["question"], language_of(agent, values["question"]))
+            save_run(_record(agent, values, context, datetime.now(UTC), 0), folder)
+
     def ask(self, question: str, *, on_event: Listener | None = None, cancellation: Cancellation | None = None) -> Run:
         """Ask the next question. Raises as ``kbnav.sessions.session.ask``."""
         return saved(self.attempt(question, on_event=on_event, cancellation=cancellation), self._agent.settings)
@@ -218,7 +226,7 @@ class Chat:
             history = turns_of(snapshot.values)
             if again and history and history[-1].question == question:
                 history.pop()
-            state = start(question, history, agent.settings.budget)
+            state = State(**{**start(question, history, agent.settings.budget), "run_id": new_id("run")})
         return _run(agent, self._graph, state, context, self._config, on_event, durability)
 
 

@@ -172,6 +172,7 @@ def chat(
         talk = Chat(agent, session or new_id("chat"), saver)
         if session and not talk.exists:
             raise UsageError(f"there is no session {session!r}")
+        talk.recover()
         print_baseline(console, agent, quiet, follow_ups=True)
         _print(console, f"session {talk.id} on {settings.kb} with {agent.model}")
         _print(console, "/help lists commands; /quit, an empty line or Ctrl-D ends the session")
