@@ -420,7 +420,7 @@ CHECKPOINTED = (
 
 
 def to_json(value: Any) -> str:
-    """Any of this module's records as indented JSON; those of a checkpoint have lists for tuples, which is no matter."""
+    """Any of this module's records as indented JSON; what was read from a checkpoint has lists for tuples."""
     kind: Any = type(value)
     return adapter(kind).dump_json(value, indent=1, warnings=False).decode()
 
