@@ -418,7 +418,9 @@ class Data:
         likely: dict[str, None] = {}
         nameless: dict[str, tuple[str, ...]] = {}
         for iri, texts_of in found.items():
-            most = texts_of.pop(TYPE)[0] / 2
+            most = texts_of.pop(TYPE, (0.0, False))[0] / 2
+            if not most:  # Virtuoso gives no types of some classes
+                continue
             if not any(things >= most for one, (things, _) in texts_of.items() if one in usual):
                 others = sorted((-things, one) for one, (things, _) in texts_of.items() if one not in usual)
                 best = [one for less, one in others if texts_of[one][1] and -less >= most][:1]
