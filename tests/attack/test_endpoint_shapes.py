@@ -3,12 +3,14 @@
 import json
 import random
 
+import numpy as np
 import pytest
 
 from kbnav.answers.tables import AnswerTable
-from kbnav.errors import BadResponse
+from kbnav.errors import BadResponse, DataError
 from kbnav.knowledge.endpoint.data import whole
 from kbnav.knowledge.replies import Reply, read_query
+from kbnav.knowledge.skb.files import open_array
 
 COUNTED = "SELECT ?p (COUNT(*) AS ?n) WHERE { ?s ?p ?o } GROUP BY ?p LIMIT 10"
 
@@ -56,3 +58,13 @@ def test_of_thousands_of_shapes_each_is_read_or_refused():
             continue
         for _, number in table.rows:
             assert number is None or whole(number) >= 0
+
+
+@pytest.mark.parametrize("header", ["'''", "((((((", "{'descr':", "  x\n y\n", "\0"])
+def test_a_header_of_an_array_that_is_no_python_is_one_clear_line(tmp_path, header):
+    path = tmp_path / "a.npy"
+    np.save(path, np.arange(3))
+    written = path.read_bytes()
+    path.write_bytes(written[:10] + header.encode().ljust(117) + b"\n" + written[128:])
+    with pytest.raises(DataError, match=r"a\.npy"):
+        open_array(path)
