@@ -12,26 +12,18 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from kbnav.agents.offline.observations import NOTHING, first
-from kbnav.agents.offline.policy import FITS, QUANTITIES, Agenda, Calls, best_of
+from kbnav.agents.offline.policy import FITS, NOTHING, QUANTITIES, Agenda, Calls, best_of
 from kbnav.answers.language import lexicon, singular
-from kbnav.answers.parsing import Phrase, Question, read_question
+from kbnav.answers.parsing import Phrase, Question
 from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import Entity, SearchResult
-from kbnav.knowledge.endpoint.search import named_in, same_name
+from kbnav.knowledge.endpoint.search import named_in
 from kbnav.runs.trajectory import FINISH, Understood
 
 _SEARCHES, _ANCHORS, _LIMIT, _LINKS = 5, 3, 40, 8
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _CALLED = frozenset(["named", "called", "titled", "heisst", "heissen", "namens", "nommé", "nommée", "appelle", "llama"])
-_SMALL = "am an and au auf aus by das de del dem den der des di die du e el et for für i im in la las le"
-_SMALL += " los mit of on the und van vom von vor y zu zum zur"
-_CAPITAL = r"[^\W\d_a-zß-ÿ][\w'’-]*"
-_TITLE = re.compile(
-    rf"(?<=[\w,] ){_CAPITAL}(?: {_CAPITAL})*(?:(?: (?:{'|'.join(_SMALL.split())})){{1,2}}(?: {_CAPITAL})+)+"
-)
-"""Words that may be one name, from a capital to a capital with small words inside, as in "Honig und Wachs"."""
 _MOMENT = 'REGEX(STR({0}), "^-?[0-9]{{4}}(-|$)")'
 """That a value is a date or a year."""
 _TO_THING = {
@@ -48,6 +40,15 @@ _TO_VALUE = {
     8: (2, "?x ?p ?v . {0} ?x ?q ?answer . FILTER(isIRI(?answer))"),
     9: (2, "?x ?p ?v . {0} ?answer ?q ?x ."),
 }
+
+
+def _is_class(one: Entity) -> bool:
+    return bool(re.match(r"class(?:;|$)", one.description))
+
+
+def first(search: SearchResult, *, of_class: bool) -> Entity | None:
+    """The first class that a search found, or the first thing that is none."""
+    return next((one for one in search.entities if _is_class(one) is of_class), None)
 
 
 class Anchor(NamedTuple):
@@ -94,92 +95,68 @@ class Reading:
 
 
 def read(question: Question, searches: Mapping[str, SearchResult]) -> Reading:
-    """Link the phrases: the class first, that behind "which" before others, then names.
+    """Link the phrases: the class first, that behind "which" where there is one, then names.
 
     A phrase names a thing of that name; what looks like a name, what is most like it, or a value.
     """
     everything = [phrase for phrase in question.phrases if len(phrase.text) > 1]
     target: Entity | None = None
+    asked = question.noun
     anchors: dict[Anchor, None] = {}
-    asked: Phrase | None = None
     lost = list[str]()
-    noun = question.noun
-    values = bool(noun and _calls_property(noun, searches))  # "which subject has the book …": no class is asked for
-    for phrase in () if values else sorted(everything, key=lambda phrase: not phrase.noun):
+    for phrase in [asked] if asked else everything:
         one = first(searches.get(phrase.text, NOTHING), of_class=True)
         words = named_in(phrase.text, _name(one)) if one else 0
         asked_for = phrase.noun or question.asks not in ("time", "place")  # "published" is no publisher there
-        if one and asked_for and words and (not phrase.named or words == len(_words(phrase.text))):
+        if asked_for and words and (not phrase.named or words == len(_words(phrase.text))):
             target, asked = one, phrase
             break
-    rests = {phrase: rest for phrase in everything if (rest := _rest(phrase, searches))}
-    for phrase in (*everything, *rests.values()):
+    for phrase in everything:
         if phrase is asked:
             continue
         search = searches.get(phrase.text, NOTHING)
         thing, unknown = first(search, of_class=False), search.rung in ("none", "near")
         text = search.matched if search.rung == "shorter" else phrase.text
-        other = phrase in rests or search.properties or first(search, of_class=True)
+        other = search.properties or first(search, of_class=True)
         if phrase.whole and search.rung == "shorter":
             anchors[Anchor(phrase.text)] = None
         elif thing and _stems(_name(thing)) == _stems(text):
             # What is called so has it as a value; what is linked to a thing of that name is something else.
             so = target is not None and not _CALLED.isdisjoint(_words(question.text))
             anchors[Anchor(_name(thing)) if so else Anchor(_name(thing), thing.id, exact=True)] = None
-        elif search.rung == "none" and not phrase.noun and phrase.text[:1].isupper():
+        elif search.rung == "none" and phrase.text[:1].isupper():
             anchors[Anchor(phrase.text)] = None
         elif phrase.named and thing and not (unknown or other):
             anchors[Anchor(phrase.text, thing.id)] = None
-        elif unknown and not other and (phrase.noun or phrase.text[:1].isupper()):
+        elif unknown and not other and phrase.text[:1].isupper():
             lost.append(phrase.text)
     if any(searches.get(phrase.text, NOTHING).properties for phrase in everything):
         years = [str(year) for bound, year in question.years if bound == "="]
         named = {word for phrase in everything for word in _words(phrase.text)}
         anchors |= {Anchor(one): None for one in (*years, *question.strict) if one.isdigit() and one not in named}
     found = tuple(anchors)[:_ANCHORS]
+    if question.noun and not (target or searches.get(question.noun.text, NOTHING).properties):
+        lost.append(question.noun.text)
     if target is None:
         return Reading("", "", found, "", lost)
-    if noun and noun.text not in lost and not named_in(noun.text, _name(target)):
-        lost.append(noun.text)
     told = "FILTER(!isBlank(?answer)) " if question.kind == "values" else ""  # nobody can read a node without a name
     return Reading(target.id, _name(target), found, f"?answer a {target.id} . {told}", lost)
 
 
-def _calls_property(phrase: Phrase, searches: Mapping[str, SearchResult]) -> bool:
-    """Whether a phrase is the name of a property and of no class."""
-    found = searches.get(phrase.text, NOTHING)
-    same = [one for one in (*found.entities, *found.properties) if _stems(_name(one)) == _stems(phrase.text)]
-    return bool(same) and all(one in found.properties for one in same)
-
-
-def _titles(question: Question) -> list[str]:
-    """Runs of words of a question that may be one name, each also without what stands before its first small word."""
-    whole = [phrase.text for phrase in question.phrases if phrase.whole]
-    runs = [
-        run[0] for run in _TITLE.finditer(question.text) if not any(run[0] in one or one in run[0] for one in whole)
-    ]
-    ends = [end[1] for run in runs if (end := re.match(rf"{_CAPITAL}(?: {_CAPITAL})*(?: [a-zß-ÿ]+)+ (.+ .+)", run))]
-    return [*runs, *ends][:_ANCHORS]
-
-
-def _entitled(question: Question, searches: Mapping[str, SearchResult]) -> Question:
-    """The question with a run of words that is a name here as one phrase instead of its parts."""
-    for title in _titles(question):
-        thing = first(searches.get(title, NOTHING), of_class=False)
-        if thing and same_name(title, _name(thing)):
-            others = [one for one in question.phrases if not set(one.text.split()) <= set(title.split())]
-            return replace(question, phrases=(Phrase(title, named=True, whole=True), *others))
-    return question
-
-
-def _rest(phrase: Phrase, searches: Mapping[str, SearchResult]) -> Phrase | None:
-    """The words of a phrase beside those of a class or property in it, as "Rheinbuch" of "Verlag Rheinbuch"."""
-    search, words = searches.get(phrase.text, NOTHING), phrase.text.split()
-    found = set().union(*(_stems(_name(one)) for one in (*search.entities, *search.properties)))
-    left = [word for word in words if not _stems(word) <= found]
-    if phrase.whole or first(search, of_class=False) or not 0 < len(left) < len(words):
-        return None
-    return Phrase(" ".join(left), named=phrase.named or left[0][:1].isupper())
+def entitled(question: Question, searches: Mapping[str, SearchResult]) -> Question:
+    """The question with the names of things that it has whole as phrases of their own, the longest first."""
+    text, phrases = f" {' '.join(_words(question.text))} ", list(question.phrases)
+    things = (one for search in searches.values() for one in search.entities if not _is_class(one))
+    names = {name for one in things for name in (one.label, one.alias) if name}
+    for name in sorted(names, key=lambda one: (-len(one), one)):
+        words = _words(name)
+        cut = [one for one in phrases if not (one.whole or one.noun) and {*_words(one.text)} & {*words}]
+        if cut and f" {' '.join(words)} " in text and [_words(one.text) for one in cut] != [words]:
+            left = [" ".join(word for word in one.text.split() if not {*_words(word)} <= {*words}) for one in cut]
+            rest = [replace(one, text=text) for one, text in zip(cut, left, strict=True) if text]
+            others = [one for one in phrases if one not in cut]
+            phrases = [Phrase(name, named=True, whole=True), *rest, *others]
+    return replace(question, phrases=tuple(phrases))
 
 
 def _name(one: Entity) -> str:
@@ -199,27 +176,25 @@ class EndpointAgenda(Agenda):
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
-        seen, self._has = self.seen, dict[str, None]()
-        titles = _titles(self.question)
-        yield [("search_entities", f"Looking up “{title}”.", {"query": title}) for title in titles]
-        self.question = question = _entitled(self.question, seen.searches)
-        phrases = sorted(question.phrases, key=lambda phrase: not (phrase.noun or phrase.named))
-        wanted = [phrase for phrase in phrases if len(phrase.text) > 1][:_SEARCHES]
-        yield [("search_entities", f"Looking up “{phrase.text}”.", {"query": phrase.text}) for phrase in wanted]
-        more = [rest for phrase in wanted if (rest := _rest(phrase, seen.searches))]
-        yield [("search_entities", f"Looking up “{phrase.text}”.", {"query": phrase.text}) for phrase in more]
-        reading, final = read(question, seen.searches), ""
+        self._has = dict[str, None]()
+        phrases = sorted(self.question.phrases, key=lambda phrase: not (phrase.noun or phrase.named))
+        wanted = [phrase.text for phrase in phrases if len(phrase.text) > 1][:_SEARCHES]
+        yield [("search_entities", f"Looking up “{text}”.", {"query": text}) for text in wanted]
+        self.question = question = entitled(self.question, self.searches)
+        more = [phrase.text for phrase in question.phrases if phrase not in phrases][:_SEARCHES]
+        yield [("search_entities", f"Looking up “{text}”, which is a name here.", {"query": text}) for text in more]
+        reading, final = read(question, self.searches), ""
         pointing = question.pronoun and not reading.anchors
         if not (pointing or question.comparative) and (reading.target or reading.anchors):
             final = yield from self._final(reading)
         unused = self.unused(_labels(reading, question), [anchor.text for anchor in reading.anchors], final)
-        if final and seen.rows.get(final) and not reading.lost:
-            table = seen.table(final)
+        if final and self.rows.get(final) and not reading.lost:
+            table = self.table(final)
             counted = "COUNT(" in final and table.rows and table.rows[0][0]
-            rows = int(counted.value) if counted else seen.rows[final]
+            rows = int(counted.value) if counted else self.rows[final]
             needed = (not reading.links and reading.number is None) or table.boolean is False
-            year = any(map(str.isdigit, unused))
-            if not (year or self.leaves_too_much(unused, rows=rows, all_needed=needed)):
+            needed |= bool(question.noun and not reading.target) and question.noun.text in unused
+            if not self.leaves_too_much(unused, rows=rows, all_needed=needed):
                 self.understood = Understood(unused=self.told_words(unused, final))
                 yield [(FINISH, FITS, {"answer": self._sentence(reading, table)})]
                 return
@@ -230,8 +205,6 @@ class EndpointAgenda(Agenda):
         lost = reading.lost or [one.text for one in reading.anchors[len(reading.links) :] if not one.id]
         why = [one.text for one in left] or unused or [one.text for one in reading.anchors]
         self.decline([] if lost else why, lost, () if final else list(self._has)[:_LINKS])
-        if titles and question.phrases == read_question(question.text, self.language).phrases:
-            self.note = f"{self.note} {self.told['quote']}"
 
     def _sentence(self, reading: Reading, table: AnswerTable) -> str:
         """The answer in words where a bare yes or no would not say what is so; else empty."""

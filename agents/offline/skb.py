@@ -305,7 +305,7 @@ class SkbAgenda(Agenda):
 
     def _none(self, paths: Sequence[Path]) -> Iterator[Calls]:
         """The end where each of several paths that are sure has ends, and none is at the end of all."""
-        if len(paths) < 2 or self._query(paths) not in self.seen.rows or not all(map(self._sure, paths)):
+        if len(paths) < 2 or self._query(paths) not in self.rows or not all(map(self._sure, paths)):
             return
         each = []
         for path in paths:

@@ -1,27 +1,26 @@
 """The policy for knowledge bases with Wikidata's model: search, look, try queries until one has rows, finish.
 
 It links the question's names, ranks properties against its other words, and reads from the observations what a model
-would see there; it knows no facts. Which queries it can write says ``Reading.hypotheses``.
+would see there; it knows no facts. Which queries it can write says ``WikidataAgenda.hypotheses``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, groupby, pairwise
-from typing import NamedTuple
+from itertools import chain, pairwise
+from typing import Literal, NamedTuple
 
 from rapidfuzz import fuzz
 
 from kbnav.agents.common.state import State
-from kbnav.agents.offline.observations import Seen, SeenEdge, facts, parts, value_kind
 from kbnav.agents.offline.policy import FITS, Agenda, Calls, best_of
 from kbnav.answers.language import fold, lexicon, reads, singular
 from kbnav.answers.parsing import Phrase, Question, read_question
 from kbnav.answers.relevance import content_words, fit, relevance
-from kbnav.knowledge.base import Entity, Qualifier, SearchResult, is_mirror
+from kbnav.knowledge.base import Entity, Entry, Neighborhood, Qualifier, SearchResult, Statement, Value, is_mirror
 from kbnav.knowledge.sparql.vocabulary import (
     BIRTH,
     DEATH,
@@ -63,6 +62,15 @@ _KINDS = {"time": "time", "number": "number", "person": "item", "place": "item"}
 _CLASS_PATH = re.compile(r"wdt:P\d+\* wd:Q\d+")
 """The end of a path to a class and what is above it."""
 _OF_CLASS = re.compile(r"\?answer (?:\(?wdt:P\d+(?:\|wdt:P\d+)*\)?)/wdt:P\d+\* wd:(Q\d+)")
+
+
+def value_kind(value: Value) -> Literal["item", "time", "number", "text", ""]:
+    """Of what kind a value is; empty where none was seen."""
+    if value.id or not value.text:
+        return "item" if value.id else ""
+    if value.special or value.datatype == "time":
+        return "text" if value.special else "time"
+    return "number" if value.datatype in ("quantity", "decimal", "integer", "double") else "text"
 
 
 @dataclass(frozen=True)
@@ -108,7 +116,7 @@ class Relation:
     property_id: str
     label: str
     direction: str
-    edges: tuple[SeenEdge, ...] = ()
+    edges: tuple[Statement, ...] = ()
     datatype: str = ""
     score: float = 0.0
 
@@ -122,6 +130,10 @@ class Relation:
         """It as a pattern."""
         one, two = (f"wd:{self.entity}", other) if self.direction == "out" else (other, f"wd:{self.entity}")
         return f"{one} wdt:{self.property_id} {two} ."
+
+    def statement(self, other: str = "?answer") -> str:
+        """It as a pattern of a statement, which may go on."""
+        return re.sub(r"wdt:(P\d+) (\S+) \.", r"p:\1 ?statement . ?statement ps:\1 \2", self.triple(other))
 
 
 class Hypothesis(NamedTuple):
@@ -141,45 +153,29 @@ def searched_as(phrase: Phrase) -> str:
     return singular(phrase.text) if phrase.noun and phrase.text.isascii() and len(phrase.text) > 3 else phrase.text
 
 
+def parts(query: str, search: SearchResult) -> tuple[str, ...]:
+    """The parts of a phrase that a search matched."""
+    if search.rung == "shorter":
+        return tuple(search.matched.split(" | "))
+    return () if search.rung in ("fulltext", "none") else (query,)
+
+
 def leftovers(phrase: Phrase, search: SearchResult | None, language: str) -> list[Phrase]:
-    """What to search for next: words that no part of the search matched.
+    """What to search for next: words that no part of the search matched, or the last where none did.
 
     Where nothing matched in a language with endings, the phrase without its last letter: names are found by their
     beginning.
     """
-    text, known = phrase.text.split(), lexicon(language)
-    saying = [word for word in text if fold(word) not in known.light] or text
+    known, matched = lexicon(language), ()
     if search is None or search.rung == "exact":
         return []
-    if search.rung in ("none", "fulltext"):
-        if known.inflected and len(text[-1]) > 3:
-            return [Phrase(phrase.text[:-1], phrase.named, phrase.noun)]
-        return [Phrase(saying[-1], phrase.named, phrase.noun and saying[-1] == text[0])] * (len(text) > 1)
-    matched = tuple(word for part in parts(phrase.text, search) for word in fold(part).split())
-    runs = [" ".join(run) for found, run in groupby(text, lambda word: fold(word).startswith(matched)) if not found]
-    runs = [run for run in runs if not {*map(fold, run.split())} <= known.light | known.function]
-    return [Phrase(run, run[:1].isupper() and phrase.named) for run in runs if len(run) > 1 or not run.isascii()]
-
-
-def segments(phrases: Sequence[Phrase], seen: Seen) -> list[Segment]:
-    """Phrases cut to the parts that were found, in the order of the question; those not found are kept as they are."""
-    cut: dict[str, Segment] = {}
-    for phrase in phrases:
-        search = seen.searches.get(searched_as(phrase))
-        if search is None:
-            continue
-        matched = parts(phrase.text, search) if search.rung == "shorter" else (phrase.text,)
-        several = len(matched) > 1
-        whose: dict[str, tuple[list[Entity], list[Entity]]] = {part: ([], []) for part in matched}
-        for hit in (*search.entities, *search.properties):  # a hit belongs to the part whose words its label has
-            alike = [fuzz.token_set_ratio(fold(part), fold(hit.label)) // 10 for part in matched]
-            whose[matched[alike.index(max(alike))]][hit in search.properties].append(hit)
-        for part, (items, properties) in whose.items():
-            named = phrase.named and (not several or any(char.isupper() for char in part))
-            noun = phrase.noun and (not several or fold(searched_as(phrase)).startswith(fold(part)))
-            if not several or fold(part) not in cut:
-                cut[fold(part)] = Segment(part, named, noun, search.rung, tuple(items), tuple(properties))
-    return list(cut.values())
+    if search.rung == "shorter":
+        matched = tuple(word for part in parts(phrase.text, search) for word in fold(part).split())
+    elif search.rung != "near" and known.inflected and len(phrase.text.split()[-1]) > 3:
+        return [replace(phrase, text=phrase.text[:-1])]
+    words = [word for word in phrase.text.split() if fold(word) not in known.light | known.function]
+    rest = " ".join([word for word in words if not fold(word).startswith(matched)] if matched else words[-1:])
+    return [Phrase(rest, phrase.named and rest[:1].isupper())] if len(rest) > 1 and rest != phrase.text else []
 
 
 def property_hits(cut: Sequence[Segment]) -> dict[str, tuple[Entity, float]]:
@@ -195,32 +191,161 @@ def property_hits(cut: Sequence[Segment]) -> dict[str, tuple[Entity, float]]:
     return dict(sorted(hits.items(), key=lambda hit: -hit[1][1]))
 
 
-@dataclass(frozen=True)
-class Reading:
-    """A question with everything its phrases were found to be; ``names`` are the segments with items, surest first."""
+class WikidataAgenda(Agenda):
+    """Searches, look-ups, queries and the finish for one question of a Wikibase; ``words`` are its vocabulary."""
 
-    question: Question
-    segments: tuple[Segment, ...]
-    names: tuple[Segment, ...]
-    seen: Seen
-    last: Turn | None
-    words: Vocabulary
+    segments: Sequence[Segment] = ()
+    """The phrases cut to the parts that were found, in the order of the question, and what a pronoun stands for."""
+    names: Sequence[Segment] = ()
+    """Those with items, surest first."""
 
-    @classmethod
-    def of(
-        cls, question: Question, phrases: Sequence[Phrase], seen: Seen, history: Sequence[Turn], words: Vocabulary
-    ) -> Reading:
-        """Link the phrases, and a pronoun to what the last turn was about."""
-        cut = segments(phrases, seen)
-        classes = {segment.best for segment in cut if segment.noun and segment.items}
-        named = [segment for segment in cut if segment.items and not segment.noun and segment.best not in classes]
-        unique = {segment.best: segment for segment in sorted(named, key=lambda segment: segment.score)}
-        names = sorted(unique.values(), key=lambda segment: -segment.score)
-        last = next((turn for turn in reversed(history) if turn.outcome.query), None)
-        if last and question.pronoun and (before := _referents(last, question.pronoun, words, seen)):
-            names.insert(0, Segment(before[0].label, named=True, items=before))
-            cut.append(names[0])
-        return cls(question, tuple(cut), tuple(names), seen, last, words)
+    def __init__(self, toolbox: Toolbox, words: Vocabulary, state: State, context: Context) -> None:
+        super().__init__(toolbox, state, context)
+        self.words = words
+        self.last = next((turn for turn in reversed(state["history"]) if turn.outcome.query), None)
+        self.tried = set[str]()
+        left_out = not self.question.phrases and not _US.search(self.question.text)
+        if self.last and left_out and (self.question.asks or self.question.kind == "count"):
+            self.question = replace(self.question, phrases=read_question(self.last.question, self.language).phrases)
+            self.tried = {self.last.outcome.query}  # "and where?" is no longer who it was
+
+    def calls(self) -> Iterator[Calls]:
+        """See ``Agenda``."""
+        refused = yield from self._tried()
+        said = {
+            word for query, search in self.searches.items() for part in parts(query, search) for word in part.split()
+        }
+        lost = [
+            phrase.text
+            for phrase in self.question.phrases
+            if (search := self.searches.get(searched_as(phrase))) and search.rung == "none"
+            if said.isdisjoint(phrase.text.split())
+        ]
+        self.decline(refused or (() if lost else self.question.strict), lost)
+        if self.state["history"] and self.question.pronoun == "many":
+            self.note = _SEVERAL
+        elif none := self._valueless():
+            self.note = f"{none}."
+
+    def _tried(self) -> Generator[Calls, None, tuple[str, ...]]:
+        """Search, look, and query; at the end the words that the first query left out, where they were too many."""
+        question, length = self.question, len(self.state["path"])
+        refused: tuple[str, ...] = ()
+        extra = [Phrase(one) for one in (question.measure or ())[:1] if one not in ("", "date")]
+        first = sorted(dict.fromkeys([*question.phrases, *extra]), key=lambda phrase: not phrase.named)[:_SEARCHES]
+        yield [("search_entities", f"Looking up “{one.text}”.", {"query": searched_as(one)}) for one in first]
+        found = (leftovers(phrase, self.searches.get(searched_as(phrase)), self.language) for phrase in first)
+        second = [rest for rest in dict.fromkeys(chain.from_iterable(found)) if rest not in first][:_SECOND_SEARCHES]
+        again = "Looking up what no search has found yet."
+        yield [("search_entities", again, {"query": searched_as(phrase)}) for phrase in second]
+        text = " ".join(phrase.text for phrase in question.phrases)
+        self._link(sorted([*first, *second], key=lambda one: text.find(one.text) if one.text in text else len(text)))
+        sure = [name for name in self.names[:2] if name.score >= _SURE] or self.names[:1]
+        # Two sure names together, else the surest; then the next; then none.
+        for focus in (*filter(None, (sure, self.names[len(sure) :][:1])), ()):
+            if length < self.room:
+                yield [lookup for place, name in enumerate(focus) for lookup in self._lookups(name)[: 2 - place]]
+            for one in (*self._described(focus), *self.hypotheses(focus)):
+                probe = one.probe
+                if probe in self.tried:
+                    continue
+                self.tried.add(probe)
+                if probe not in self.rows:
+                    if length >= self.room or len(self.rows) >= _QUERIES:
+                        return refused
+                    yield [(QUERY, one.thought, {"query": probe})]
+                about = {name.best for name in focus if f"wd:{name.best} " in probe}
+                rows = self.rows.get(probe, 0)
+                if not rows or (rows == 1 and about.intersection(self._items(probe))):  # it is its own answer
+                    continue
+                unused = self.unused(*self._stated_by(probe), probe)
+                if self._lacks(probe, unused):
+                    refused = refused or unused
+                    continue
+                if one.whole:
+                    yield [(QUERY, "Counting what the last condition leaves out.", {"query": one.whole})]
+                final = one.final or probe
+                yield [(QUERY, "That has rows; the question is how many they are.", {"query": final})]
+                number = next((step.result for step in self.steps if step.query == final and step.rows), 0)
+                if number:
+                    self.understood = Understood(unused=self.told_words(unused, probe), doubts=self._doubts(one))
+                    yield [(FINISH, FITS, {"result": number, "answer": self._sentence(probe)})]
+        return refused
+
+    def _link(self, phrases: Sequence[Phrase]) -> None:
+        """Cut the phrases to the parts that were found, and link a pronoun to what the last turn was about."""
+        cut: dict[str, Segment] = {}
+        for phrase in phrases:
+            if (search := self.searches.get(searched_as(phrase))) is None:
+                continue
+            matched = parts(phrase.text, search) if search.rung == "shorter" else (phrase.text,)
+            several = len(matched) > 1
+            whose: dict[str, tuple[list[Entity], list[Entity]]] = {part: ([], []) for part in matched}
+            for hit in (*search.entities, *search.properties):  # a hit belongs to the part whose words its label has
+                alike = [fuzz.token_set_ratio(fold(part), fold(hit.label)) // 10 for part in matched]
+                whose[matched[alike.index(max(alike))]][hit in search.properties].append(hit)
+            for part, (items, properties) in whose.items():
+                named = phrase.named and (not several or any(char.isupper() for char in part))
+                noun = phrase.noun and (not several or fold(searched_as(phrase)).startswith(fold(part)))
+                if not several or fold(part) not in cut:
+                    cut[fold(part)] = Segment(part, named, noun, search.rung, tuple(items), tuple(properties))
+        classes = {segment.best for segment in cut.values() if segment.noun and segment.items}
+        linked = [one for one in cut.values() if one.items and not one.noun and one.best not in classes]
+        unique = {segment.best: segment for segment in sorted(linked, key=lambda segment: segment.score)}
+        self.names = sorted(unique.values(), key=lambda segment: -segment.score)
+        self.segments = list(cut.values())
+        if self.last and self.question.pronoun and (before := self._referents(self.last, self.question.pronoun)):
+            meant = Segment(before[0].label, named=True, items=before)
+            self.names, self.segments = [meant, *self.names], [*self.segments, meant]
+
+    def _lookups(self, focus: Segment) -> Calls:
+        name, entity = focus.text, focus.best
+        rest = " ".join(segment.text for segment in self.besides(focus))
+        incoming = {"entity_id": entity, "query": rest or name, "direction": "in"}
+        return [
+            ("get_entry", f"{name} may be {entity}; reading what is stated of it.", {"entity_id": entity}),
+            ("search_neighbors", f"Looking at what points to {entity} and fits the question's other words.", incoming),
+        ]
+
+    @cached_property
+    def edges(self) -> Mapping[tuple[str, str], list[Statement]]:
+        """Statements that leave ("out") and reach ("in") the entities that were looked at, by entity and direction."""
+        found: dict[tuple[str, str], list[Statement]] = {}
+        for step in (*self.steps_of("get_entry"), *self.steps_of("search_neighbors")):
+            entity, data = str(step.call.arguments["entity_id"]), self.data_of(step)
+            if isinstance(data, Entry):
+                found.setdefault((entity, "out"), []).extend((*data.statements, *data.identifiers))
+            elif isinstance(data, Neighborhood):
+                for edge in data.edges:
+                    found.setdefault((entity, edge.direction), []).append(Statement(edge.relation, edge.neighbor))
+        return found
+
+    def _out(self, *entities: str) -> list[Statement]:
+        """What is stated of some entities."""
+        return [edge for one in entities for edge in self.edges.get((one, "out"), ())]
+
+    def _items(self, query: str) -> list[str]:
+        """The entities in the result of a query."""
+        table = self.table(query)
+        return list(dict.fromkeys(one for row in table.rows for cell in row if (one := table.entity(cell))))
+
+    def _referents(self, last: Turn, pronoun: str) -> tuple[Entity, ...]:
+        """What a pronoun may stand for: what the last turn was about, or its answer.
+
+        "She" and "he" are the first of them of that gender; else the answer, where its gender is not stated.
+        """
+        words, about, answers = self.words, _asked_about(last)[:2], self._items(last.outcome.query)
+        if pronoun == "many":  # one of several is not what "they" means
+            about, answers = [], answers if len(answers) == 1 else []
+        order = list(dict.fromkeys([*about, *answers[: 1 if pronoun == "any" else _PEOPLE]]))
+        if order and (wanted := words.of({"m": MALE, "f": FEMALE}.get(pronoun, ""))):
+            listed = " ".join(f"wd:{item}" for item in order)
+            table = self.table(f"SELECT ?one ?of WHERE {{ VALUES ?one {{ {listed} }} ?one wdt:{words.of(SEX)} ?of . }}")
+            genders = {table.entity(one): table.entity(gender) for one, gender in table.rows}
+            fitting = [item for item in order if genders.get(item) == wanted]
+            order = fitting or [item for item in answers[:1] if item not in genders]
+        names = self.context.kb.labels(order, language=self.language)
+        return tuple(Entity(item, names.get(item, item)) for item in order)
 
     def besides(self, *named: Segment) -> list[Segment]:
         """The other segments, less those within the names."""
@@ -277,11 +402,12 @@ class Reading:
             if focus:
                 yield from self._checks(focus[0], ranked)
             return
+        for relation in ranked[:_RELATIONS]:
+            yield from self._in_year(relation)
         for one in focus:
             yield from self._qualified(one)
             yield from self._literals(one)
         for relation in ranked[:_RELATIONS]:
-            yield from self._dated(relation)
             if "item" in relation.kinds:
                 yield from self._narrowed(relation, next(one for one in focus if one.best == relation.entity))
         yield from self._members(focus)
@@ -298,28 +424,26 @@ class Reading:
         question, cut = self.question, self.besides(focus)
         noun = not question.asks and any(one.noun and one.items and not one.properties for one in cut)
         hits, wanted = property_hits(cut), _KINDS.get(question.asks, "")
-        groups: dict[tuple[str, str], list[SeenEdge]] = {}
-        for edge in self.seen.edges.get(focus.best, []):
-            groups.setdefault((edge.property.id, edge.direction), []).append(edge)
+        groups: dict[tuple[str, str], list[Statement]] = {}
+        for direction in ("out", "in"):
+            for edge in self.edges.get((focus.best, direction), ()):
+                groups.setdefault((edge.property.id, direction), []).append(edge)
         for name, (hit, _) in hits.items():
             if groups.keys().isdisjoint({(name, "out"), (name, "in")}) and hit.datatype == "wikibase-item":
                 groups[name, "in"] = []
         labels = [edges[0].property.label if edges else hits[key[0]][0].label for key, edges in groups.items()]
-        texts = [one.text for one in cut]
         verbs = [" ".join(one.text.split()[one.noun :]) for one in cut]  # "which countries" are no things of a country
-        links, fits = (
-            property_hits([one for one in cut if not one.noun]),
-            fit(f"{' '.join(texts)} {question.hint}", labels),
+        links = property_hits([one for one in cut if not one.noun])
+        fits_out, fits_in = (
+            fit(f"{' '.join(words)} {question.hint}", labels) for words in ([one.text for one in cut], verbs)
         )
-        fits_in = fit(f"{' '.join(verbs)} {question.hint}", labels)
-        for ((name, direction), edges), label, *both in zip(groups.items(), labels, fits, fits_in, strict=True):
-            datatype, found = (hits[name][0].datatype, hits[name][1]) if name in hits else ("", 0.0)
-            score = both[direction == "in"]
+        for ((name, direction), edges), label, *both in zip(groups.items(), labels, fits_out, fits_in, strict=True):
             if direction == "in" and name in hits and name not in links:
                 continue
-            relation = Relation(focus.best, name, label, direction, tuple(edges), datatype)
+            hit, found = hits.get(name, (Entity(""), 0.0))
+            relation = Relation(focus.best, name, label, direction, tuple(edges), hit.datatype)
             dated = wanted == "time" and "time" in relation.kinds
-            score += found
+            score = both[direction == "in"] + found
             if score > 0 or dated:
                 if wanted:
                     named = question.asks != "place" or any(relevance(fold(question.hint), [fold(label)]))
@@ -384,48 +508,38 @@ class Reading:
             whole = _whole(alike, f"{self._of_kind} .") if focus else ""
             yield self._values(f"{self._of_kind} .{linked}", thought)._replace(whole=whole)
 
+    def _in_year(self, relation: Relation) -> Iterator[Hypothesis]:
+        """What a relation links by statements of the year that the question names, as winners of a prize then."""
+        years = [str(year) for sign, year in self.question.years if sign == "=" and self.question.asks != "time"]
+        told = chain.from_iterable(edge.qualifiers for edge in relation.edges)
+        dates = [one.property.id for one in told if value_kind(one.value) == "time" and one.value.text[:4] in years]
+        when = next(iter(dates), self.words.of(_WHEN) if relation.direction == "in" else "")
+        if when and len(years) == 1:
+            thought = f"{relation.label} ({relation.property_id}) fits the question, in {years[0]}."
+            dated = f"?statement pq:{when} ?date . FILTER(YEAR(?date) = {years[0]})"
+            yield self._values(f"{relation.statement()} . {dated}", thought)
+
     def _qualified(self, focus: Segment) -> Iterator[Hypothesis]:
-        """Statements with qualifiers: a date that is given, or a qualifier that is asked for."""
+        """A qualifier that is asked for, as when a prize was received, or with whom."""
         question, others = self.question, [name for name in self.names if name.text != focus.text]
-        named = {item.id for other in others for item in other.items}
+        named, called = {item.id for other in others for item in other.items}, {other.best for other in others}
         rest = " ".join([*(segment.text for segment in self.besides(focus)), question.hint])
-        edges = [edge for edge in self.seen.edges.get(focus.best, []) if edge.qualifiers]
+        edges = [edge for edge in self._out(focus.best) if edge.qualifiers and edge.value.id]
         fits = fit(rest, [f"{edge.property.label} {edge.value.text}" for edge in edges])
         ranked = sorted(zip(fits, edges, strict=True), key=lambda pair: -(pair[0] + 2 * (pair[1].value.id in named)))
-        years = {str(year) for sign, year in question.years if sign == "=" and question.asks != "time"}
-        for score, edge in ranked:
-            dates = (fact for fact in edge.qualifiers if value_kind(fact.value) == "time")
-            date = next((fact for fact in dates if fact.value.text[:4] in years), None)
-            if date and (score > 0 or edge.value.id in named):
-                dated = f"pq:{date.property.id} ?date . FILTER(YEAR(?date) = {date.value.text[:4]})"
-                of, when = edge.property.label, f"{date.property.label} {date.value.text}"
-                thought = f"A statement with {of} has {when}, which the question names."
-                yield self._values(f"{_statement(focus, edge)} ?answer ; {dated}", thought)
-                break
         left = " ".join(segment.text for segment in self.besides(focus, *others))
         for score, edge in ranked[:3]:
             asked = edge.value.id in named or (score > 0 and question.asks == "time")
-            if edge.value.id and asked and (wanted := _wanted_qualifier(question, edge, left)):
-                alike = {one.value.id: None for one in edges if one.property == edge.property and one.value.id in named}
-                one_of = len(alike) > 1 and not any(other.best == edge.value.id for other in others)
-                of = (
-                    f"?of . VALUES ?of {{ {' '.join(f'wd:{one}' for one in alike)} }}"
-                    if one_of
-                    else f"wd:{edge.value.id} ."
-                )
+            if asked and (wanted := _wanted_qualifier(question, edge, left)):
+                alike = [one.value.id for one in edges if one.property == edge.property and one.value.id in named]
+                of = [edge.value.id] if edge.value.id in called or not alike else [*dict.fromkeys(alike)]
+                one = f"wd:{of[0]}" if len(of) == 1 else "?of"
+                among = f"VALUES ?of {{ {' '.join(f'wd:{each}' for each in of)} }} " if len(of) > 1 else ""
+                relation = Relation(focus.best, edge.property.id, edge.property.label, "out")
                 yield self._values(
-                    f"{_statement(focus, edge)} {of} ?statement pq:{wanted.property.id} ?answer .",
+                    f"{relation.statement(one)} . {among}?statement pq:{wanted.property.id} ?answer .",
                     f"{edge.property.label}: {edge.value.text} says more: {wanted.property.label} is asked for.",
                 )
-
-    def _dated(self, relation: Relation) -> Iterator[Hypothesis]:
-        """What points to an entity by a statement of the year that the question names, as winners do to a prize."""
-        years, when = [year for sign, year in self.question.years if sign == "="], self.words.of(_WHEN)
-        if when and len(years) == 1 and relation.direction == "in":
-            stated = f"?answer p:{relation.property_id} ?statement . ?statement ps:{relation.property_id}"
-            dated = f"pq:{when} ?date . FILTER(YEAR(?date) = {years[0]})"
-            thought = f"{relation.label} ({relation.property_id}) fits the question, in {years[0]}."
-            yield self._values(f"{stated} wd:{relation.entity} ; {dated}", thought)
 
     def _literals(self, name: Segment) -> Iterator[Hypothesis]:
         """A text that is a value, as in "the symbol Se"."""
@@ -452,19 +566,17 @@ class Reading:
         linking = [relation for relation in own if any(edge.value.id == other.best for edge in relation.edges)]
         sure = [relation for relation in own if relation.score >= _SURE and "item" in relation.kinds]
         for relation in (*linking, *(one for one in sure if one.edges and (has or not member)))[:1]:
-            thought = f"Checking {relation.label} between {focus.text} and {other.text}."
-            end = self.words.of(_END)
             best, within = relation.triple(value), "|".join(f"wdt:{one}" for one in self.words.each(_PLACED))
-            if linking:  # a preferred statement may hide it
-                stated = re.sub(r"wdt:(P\d+) (\S+) \.", r"p:\1 ?statement . ?statement ps:\1 \2 ;", best)
-                best = f"{{ {best} }} UNION {{ {stated} wikibase:rank wikibase:NormalRank }}"
-                if end and _NOW.match(self.question.text) and self._has_ended(relation, {focus.best, other.best}):
-                    best = f"{stated.removesuffix(';')}. FILTER NOT EXISTS {{ ?statement pq:{end} ?end }}"
+            if linking and self._has_ended(relation, {focus.best, other.best}):
+                ended = f"FILTER NOT EXISTS {{ ?statement pq:{self.words.of(_END)} ?end }}"
+                best = f"{relation.statement(value)} . {ended}"
+            elif linking:  # a preferred statement may hide it
+                best = f"{{ {best} }} UNION {{ {relation.statement(value)} ; wikibase:rank wikibase:NormalRank }}"
             elif member:
                 best = f"{{ {best} }} UNION {{ {relation.triple('?member')} {member} }}"
             elif within:
                 best = f"{{ {best} }} UNION {{ {relation.triple('?place')} ?place ({within})+ {value} }}"
-            yield Hypothesis(f"ASK {{ {best} }}", thought)
+            yield Hypothesis(f"ASK {{ {best} }}", f"Checking {relation.label} between {focus.text} and {other.text}.")
             return
         path = self._path(INSTANCE_OF, SUBCLASS_OF)
         more = member and f"{subject} ?link ?member . {member}" if has else path and f"{subject} {path} {value}"
@@ -473,10 +585,10 @@ class Reading:
         yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} is, or is linked to, {other.text}.")
 
     def _has_ended(self, relation: Relation, pair: set[str]) -> bool:
-        """Whether what links two things has an end time."""
-        edges = [edge for one in pair for edge in self.seen.edges.get(one, ()) if edge.value.id in pair]
-        said = (fact for edge in edges if edge.property.id == relation.property_id for fact in edge.qualifiers)
-        return any(fact.property.id == self.words.of(_END) for fact in said)
+        """Whether a question of now is about two things of which what links them has an end time."""
+        links = [one for one in self._out(*pair) if one.value.id in pair and one.property.id == relation.property_id]
+        ends = [fact for edge in links for fact in edge.qualifiers if fact.property.id == self.words.of(_END)]
+        return bool(ends and _NOW.match(self.question.text))
 
     def _one_of(self, name: Segment) -> str:
         """What makes ``?member`` a member of what is named with "a"; else empty."""
@@ -499,149 +611,6 @@ class Reading:
             best = Hypothesis(best_of("?answer", pattern, "?value", order), thought)
             yield (best if order else self._values(pattern, thought))._replace(whole=whole)
 
-    def stated_by(self, query: str) -> tuple[set[str], set[str]]:
-        """The labels of a query's ids, and the words of the question that name them."""
-        ids, labels = set(entity_ids(query)), set(re.findall(r'"([^"]*)"', query))
-        named = set(re.findall(r"\b\d{4}\b", query))
-        for segment in self.segments:
-            used = [hit for hit in (*segment.items, *segment.properties) if hit.id in ids]
-            labels |= {label for hit in used for label in (hit.label, hit.alias)}
-            called = [fold(name) for hit in used for name in (hit.label, hit.alias)]
-            things = any(hit in segment.items for hit in used)
-            if segment.rung != "fulltext" and (things or fold(segment.text) in called):
-                named |= set(fold(segment.text).split())
-        for edge in chain.from_iterable(self.seen.edges.values()):
-            for fact in facts(edge):
-                labels |= {fact.property.label} if fact.property.id in ids else set()
-                labels |= {fact.value.text} if fact.value.id in ids else set()
-        stated = (edge for one in ids for edge in self.seen.edges.get(one, ()) if edge.direction == "out")
-        kinds = [fold(edge.value.text) for edge in stated if edge.property.id == self.words.of(INSTANCE_OF)]
-        beside = pairwise(content_words(fold(self.question.text)))  # "the element radium", which is one
-        named |= {kind for kind, name in beside if name in named and any(relevance(kind, kinds))}
-        return labels, named
-
-
-def _whole(wide: str, narrow: str) -> str:
-    """Counts what fits a pattern of ``?answer``, and how much of it fits a condition too."""
-    narrowed = f"OPTIONAL {{ {narrow} BIND(?answer AS ?fits) }}"
-    return f"SELECT (COUNT(DISTINCT ?answer) AS ?all) (COUNT(DISTINCT ?fits) AS ?kept) WHERE {{ {wide} {narrowed} }}"
-
-
-def _statement(focus: Segment, edge: SeenEdge) -> str:
-    return f"wd:{focus.best} p:{edge.property.id} ?statement . ?statement ps:{edge.property.id}"
-
-
-def _asked_about(turn: Turn) -> list[str]:
-    """Ids of the entities that a turn's final query names, classes left out."""
-    return list(dict.fromkeys(re.findall(r"\bwd:(Q\d+)", _CLASS_PATH.sub("", turn.outcome.query))))
-
-
-def _referents(last: Turn, pronoun: str, words: Vocabulary, seen: Seen) -> tuple[Entity, ...]:
-    """What a pronoun may stand for: what the last turn was about, or its answer.
-
-    "She" and "he" are the first of them of that gender; else the answer, where its gender is not stated.
-    """
-    about, answers = _asked_about(last)[:2], seen.items(last.outcome.query)
-    if pronoun == "many":  # one of several is not what "they" means
-        about, answers = [], answers if len(answers) == 1 else []
-    order = list(dict.fromkeys([*about, *answers[: 1 if pronoun == "any" else _PEOPLE]]))
-    if order and (wanted := words.of({"m": MALE, "f": FEMALE}.get(pronoun, ""))):
-        listed = " ".join(f"wd:{item}" for item in order)
-        table = seen.table(f"SELECT ?one ?of WHERE {{ VALUES ?one {{ {listed} }} ?one wdt:{words.of(SEX)} ?of . }}")
-        genders = {table.entity(one): table.entity(gender) for one, gender in table.rows}
-        fitting = [item for item in order if genders.get(item) == wanted]
-        order = fitting or [item for item in answers[:1] if item not in genders]
-    names = seen.labels(order)
-    return tuple(Entity(item, names.get(item, item)) for item in order)
-
-
-def _wanted_qualifier(question: Question, edge: SeenEdge, left: str) -> Qualifier | None:
-    """The qualifier that the question asks for: a date for "when", else the one whose name or kind fits."""
-    if wanted := {"time": "time", "person": "item"}.get(question.asks, ""):
-        return next((fact for fact in edge.qualifiers if value_kind(fact.value) == wanted), None)
-    facts = [fact for fact in edge.qualifiers if value_kind(fact.value) not in ("time", "")]
-    fits = zip(fit(left, [fact.property.label for fact in facts]), facts, strict=True)
-    score, best = max(fits, key=lambda pair: pair[0], default=(0.0, None))
-    return best if score > 0 else None
-
-
-class WikidataAgenda(Agenda):
-    """Searches, look-ups, queries and the finish for one question of a Wikibase; ``words`` are its vocabulary."""
-
-    def __init__(self, toolbox: Toolbox, words: Vocabulary, state: State, context: Context) -> None:
-        super().__init__(toolbox, state, context)
-        self.words = words
-        last = next((turn for turn in reversed(state["history"]) if turn.outcome.query), None)
-        self.asked = set[str]()
-        left_out = not self.question.phrases and not _US.search(self.question.text)
-        if last and left_out and (self.question.asks or self.question.kind == "count"):
-            self.question = replace(self.question, phrases=read_question(last.question, self.language).phrases)
-            self.asked = {last.outcome.query}  # "and where?" is no longer who it was
-
-    def calls(self) -> Iterator[Calls]:
-        """See ``Agenda``."""
-        left_out = yield from self._tried()
-        found = self.seen.searches
-        lost = [query for query, search in found.items() if search.rung == "none" and query in self.question.text]
-        lost = [one for one in lost if not any(one != other and other in one for other in lost)]
-        said = {word for query, search in found.items() for part in parts(query, search) for word in part.split()}
-        rest = [word for one in lost if not said.isdisjoint(one.split()) for word in one.split() if word not in said]
-        lost = [one for one in lost if said.isdisjoint(one.split())]
-        self.decline(left_out or (() if lost else (*self.question.strict, *rest)), lost)
-        if self.state["history"] and self.question.pronoun == "many":
-            self.note = _SEVERAL
-        elif none := self._valueless():
-            self.note = f"{none}."
-
-    def _tried(self) -> Generator[Calls, None, tuple[str, ...]]:
-        """Search, look, and query; at the end the words that the first query left out, where they were too many."""
-        question, seen, length = self.question, self.seen, len(self.state["path"])
-        refused: tuple[str, ...] = ()
-        extra = [Phrase(one) for one in (question.measure or ())[:1] if one not in ("", "date")]
-        wanted = dict.fromkeys([*question.phrases, *extra])
-        first = sorted(wanted, key=lambda phrase: not phrase.named)[:_SEARCHES]
-        yield [("search_entities", f"Looking up “{one.text}”.", {"query": searched_as(one)}) for one in first]
-        found = (leftovers(phrase, seen.searches.get(searched_as(phrase)), self.language) for phrase in first)
-        second = [rest for rest in dict.fromkeys(chain.from_iterable(found)) if rest not in first][:_SECOND_SEARCHES]
-        again = "Looking up what no search has found yet."
-        yield [("search_entities", again, {"query": searched_as(phrase)}) for phrase in second]
-        text = " ".join(phrase.text for phrase in question.phrases)
-        ordered = sorted([*first, *second], key=lambda one: text.find(one.text) if one.text in text else len(text))
-        reading = Reading.of(question, ordered, seen, self.state["history"], self.words)
-        tried = set(self.asked)
-        sure = [name for name in reading.names[:2] if name.score >= _SURE] or reading.names[:1]
-        # Two sure names together, else the surest; then the next; then none.
-        for focus in (*filter(None, (sure, reading.names[len(sure) :][:1])), ()):
-            if length < self.room:
-                yield [lookup for place, name in enumerate(focus) for lookup in _lookups(name, reading)[: 2 - place]]
-            for one in (*self._described(focus), *reading.hypotheses(focus)):
-                probe, thought = one.probe, one.thought
-                if probe in tried:
-                    continue
-                tried.add(probe)
-                if probe not in seen.rows:
-                    if length >= self.room or len(seen.rows) >= _QUERIES:
-                        return refused
-                    yield [(QUERY, thought, {"query": probe})]
-                about = {name.best for name in focus if f"wd:{name.best} " in probe}
-                rows = seen.rows.get(probe, 0)
-                if not rows or (rows == 1 and about.intersection(seen.items(probe))):  # it is its own answer
-                    continue
-                unused = self.unused(*reading.stated_by(probe), probe)
-                if self._leaves_too_much(probe, unused):
-                    refused = refused or unused
-                    continue
-                if one.whole:
-                    yield [(QUERY, "Counting what the last condition leaves out.", {"query": one.whole})]
-                final = one.final or probe
-                yield [(QUERY, "That has rows; the question is how many they are.", {"query": final})]
-                number = next((step.result for step in self.steps if step.query == final and step.rows), 0)
-                if number:
-                    told = self.told_words(unused, probe)
-                    self.understood = Understood(unused=told, doubts=self._narrowed(one))
-                    yield [(FINISH, FITS, {"result": number, "answer": self._sentence(probe)})]
-        return refused
-
     def _described(self, focus: Sequence[Segment]) -> Iterator[Hypothesis]:
         """What one thing is, where nothing else is asked of it."""
         if len(focus) == 1 and re.fullmatch(rf"{_WHAT}{re.escape(focus[0].text)}\W*", self.question.text):
@@ -649,11 +618,39 @@ class WikidataAgenda(Agenda):
                 told = f'wd:{focus[0].best} schema:description ?text . FILTER(LANG(?text) = "{code}")'
                 yield Hypothesis(f"SELECT (STR(?text) AS ?answer) WHERE {{ {told} }}", "Reading what it is.")
 
-    def _narrowed(self, one: Hypothesis) -> tuple[Doubt, ...]:
+    def _stated_by(self, query: str) -> tuple[set[str], set[str]]:
+        """The labels of a query's ids, and the words of the question that name them."""
+        ids, labels = set(entity_ids(query)), set(re.findall(r'"([^"]*)"', query))
+        named = set(re.findall(r"\b\d{4}\b", query))
+        for segment in self.segments:
+            used = [hit for hit in (*segment.items, *segment.properties) if hit.id in ids]
+            called = {name for hit in used for name in (hit.label, hit.alias)}
+            labels |= called
+            things = any(hit in segment.items for hit in used)
+            if segment.rung != "fulltext" and (things or fold(segment.text) in map(fold, called)):
+                named |= set(fold(segment.text).split())
+        for edge in chain.from_iterable(self.edges.values()):
+            for fact in (edge, *edge.qualifiers):
+                labels |= {fact.property.label} if fact.property.id in ids else set()
+                labels |= {fact.value.text} if fact.value.id in ids else set()
+        kinds = [fold(one.value.text) for one in self._out(*ids) if one.property.id == self.words.of(INSTANCE_OF)]
+        beside = pairwise(content_words(fold(self.question.text)))  # "the element radium", which is one
+        named |= {kind for kind, name in beside if name in named and any(relevance(kind, kinds))}
+        return labels, named
+
+    def _lacks(self, query: str, unused: Sequence[str]) -> bool:
+        """Whether a query leaves out too much; nothing may be of a no, of a class alone, or beside any link."""
+        things = set(re.findall(r"\bwd:(Q\d+)", query))  # two say what links them
+        of_class = things == set(_OF_CLASS.findall(query)) and "ORDER BY" not in query
+        beside = [word for one in self.question.phrases if not one.named for word in content_words(fold(one.text))]
+        unsaid = len(things) < 2 and bool(beside) and set(map(fold, unused)).issuperset(self.telling(beside))
+        false, link = self.table(query).boolean is False, "?link" in query
+        needed = of_class or unsaid or false or link or not reads(self.language)
+        return self.leaves_too_much(unused, rows=self.rows.get(query, 0), all_needed=needed)
+
+    def _doubts(self, one: Hypothesis) -> tuple[Doubt, ...]:
         """That a condition leaves out most of what it could, a value is not known of all, or not all are here."""
-        counts = (
-            [int(cell.value) for row in self.seen.table(one.whole).rows for cell in row if cell] if one.whole else []
-        )
+        counts = [int(cell.value) for row in self.table(one.whole).rows for cell in row if cell] if one.whole else []
         every, kept = counts if len(counts) == 2 else (0, 0)
         compared = "?value" in one.probe
         doubt = Doubt("compared" if compared else "class", f"{kept:,} / {every:,}")
@@ -663,63 +660,62 @@ class WikidataAgenda(Agenda):
 
     def _valueless(self) -> str:
         """What was asked for and is stated to have no value, as "spouse: no value"; else empty."""
-        for one, edges in self.seen.edges.items():
+        for (one, _), edges in self.edges.items():
             for edge in edges:
-                if edge.value.special == "none" and f"wd:{one} wdt:{edge.property.id} " in " ".join(self.seen.rows):
+                if edge.value.special == "none" and f"wd:{one} wdt:{edge.property.id} " in " ".join(self.rows):
                     return f"{edge.property.label}: {self.told.get('none', edge.value.text)}"
         return ""
 
     def _sentence(self, query: str) -> str:
         """The answer in words where the values alone would not say what they are; else empty."""
         ids, life = entity_ids(re.split(r"\?(?:member|place)\b", query)[0]), self.words.each((BIRTH, DEATH))
-        stated = [edge for one in ids for edge in self.seen.edges.get(one, ()) if edge.direction == "out"]
-        told = list[SeenEdge | Qualifier]()
-        true = self.seen.table(query).boolean is not False
-        if query.startswith("ASK"):
-            other = not true or "?place" in query or "?value" in query
-            asked = [edge for edge in stated if edge.property.id in ids and (other or edge.value.id in ids)]
-            fitting = [edge for edge in asked if edge.value.id in ids] or (asked if len(asked) == 1 else [])
-            told = [fact for edge in fitting[:1] for fact in facts(edge)]
+        table, stated = self.table(query), self._out(*ids)
+        true, check, told = table.boolean is not False, query.startswith("ASK"), list[Statement]()
+        asked = [edge for edge in stated if edge.property.id in ids]
+        if check:
+            sole = asked if (not true or "?place" in query or "?value" in query) and len(asked) == 1 else []
+            told = [edge for edge in asked if edge.value.id in ids][:1] or sole
         elif life and f"wdt:{life[0]} ?answer" in query and self.question.asks != "time":
             told = [edge for edge in stated if edge.property.id in life and edge.value.text]
-        elif (table := self.seen.table(query)).rows and len(table.rows) == 1:
+        elif len(table.rows) == 1:
             values = {cell.value for cell in table.rows[0] if cell}
-            dated = [edge for edge in stated if edge.property.id in ids and value_kind(edge.value) == "number"]
-            told = [fact for edge in dated if edge.qualifiers and edge.value.text in values for fact in facts(edge)]
+            told = [
+                one
+                for one in asked
+                if one.qualifiers and value_kind(one.value) == "number" and one.value.text in values
+            ]
+        facts = [fact for edge in told for fact in (edge, *(edge.qualifiers if edge.property.id not in life else ()))]
         names = dict[str, str]()
         if (language := self.context.answer_language) != self.language:
-            ids = [one for fact in told for one in (fact.property.id, fact.value.id) if one]
-            names.update(self.context.kb.labels(ids, language=language))
+            shown = [one for fact in facts for one in (fact.property.id, fact.value.id) if one]
+            names.update(self.context.kb.labels(shown, language=language))
         text = "; ".join(
             f"{names.get(one.property.id, one.property.label)}: {names.get(one.value.id, one.value.text)}"
-            for one in told
+            for one in facts
         )
-        if not query.startswith("ASK"):
+        if not check:
             return text
         over = bool(told) and told[0].value.id in ids
         why = text if true or over else self._valueless() or "; ".join(filter(None, (self.told.get("no"), text)))
         return f"{'✓' if true else '✗'} ({why})" if why else "✓" if true else "✗"
 
-    def _leaves_too_much(self, query: str, unused: Sequence[str]) -> bool:
-        """Nothing may be left out of a no, of a class alone, or beside a link of any kind."""
-        things = set(re.findall(r"\bwd:(Q\d+)", query))  # two say what links them
-        of_class = things == set(_OF_CLASS.findall(query)) and "ORDER BY" not in query
-        if of_class and not {*map(fold, unused)}.isdisjoint(map(fold, lexicon(self.language).adjectives)):
-            return True  # all elements are no answer to which is heavy
-        beside = [word for one in self.question.phrases if not one.named for word in content_words(fold(one.text))]
-        unsaid = len(things) < 2 and bool(beside) and set(map(fold, unused)).issuperset(self.telling(beside))
-        false, link = self.seen.table(query).boolean is False, "?link" in query
-        if self.is_number(query) and not {str(year) for _, year in self.question.years}.isdisjoint(unused):
-            return True  # it is of another year
-        rows, needed = self.seen.rows.get(query, 0), of_class or unsaid or false or link or not reads(self.language)
-        return self.leaves_too_much(unused, rows=rows, all_needed=needed)
+
+def _whole(wide: str, narrow: str) -> str:
+    """Counts what fits a pattern of ``?answer``, and how much of it fits a condition too."""
+    narrowed = f"OPTIONAL {{ {narrow} BIND(?answer AS ?fits) }}"
+    return f"SELECT (COUNT(DISTINCT ?answer) AS ?all) (COUNT(DISTINCT ?fits) AS ?kept) WHERE {{ {wide} {narrowed} }}"
 
 
-def _lookups(focus: Segment, reading: Reading) -> Calls:
-    name, entity = focus.text, focus.best
-    rest = " ".join(segment.text for segment in reading.besides(focus))
-    incoming = {"entity_id": entity, "query": rest or name, "direction": "in"}
-    return [
-        ("get_entry", f"{name} may be {entity}; reading what is stated of it.", {"entity_id": entity}),
-        ("search_neighbors", f"Looking at what points to {entity} and fits the question's other words.", incoming),
-    ]
+def _asked_about(turn: Turn) -> list[str]:
+    """Ids of the entities that a turn's final query names, classes left out."""
+    return list(dict.fromkeys(re.findall(r"\bwd:(Q\d+)", _CLASS_PATH.sub("", turn.outcome.query))))
+
+
+def _wanted_qualifier(question: Question, edge: Statement, left: str) -> Qualifier | None:
+    """The qualifier that the question asks for: a date for "when", else the one whose name or kind fits."""
+    if wanted := {"time": "time", "person": "item"}.get(question.asks, ""):
+        return next((fact for fact in edge.qualifiers if value_kind(fact.value) == wanted), None)
+    facts = [fact for fact in edge.qualifiers if value_kind(fact.value) not in ("time", "")]
+    fits = zip(fit(left, [fact.property.label for fact in facts]), facts, strict=True)
+    score, best = max(fits, key=lambda pair: pair[0], default=(0.0, None))
+    return best if score > 0 else None
