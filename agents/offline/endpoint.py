@@ -193,7 +193,8 @@ class EndpointAgenda(Agenda):
             counted = "COUNT(" in final and table.rows and table.rows[0][0]
             rows = int(counted.value) if counted else self.rows[final]
             needed = (not reading.links and reading.number is None) or table.boolean is False
-            needed |= bool(question.noun and not reading.target) and question.noun.text in unused
+            if question.noun and not reading.target:  # not of another kind than is asked for
+                needed |= not set(question.noun.text.split()).isdisjoint(unused)
             if not self.leaves_too_much(unused, rows=rows, all_needed=needed):
                 self.understood = Understood(unused=self.told_words(unused, final))
                 yield [(FINISH, FITS, {"answer": self._sentence(reading, table)})]
@@ -205,6 +206,8 @@ class EndpointAgenda(Agenda):
         lost = reading.lost or [one.text for one in reading.anchors[len(reading.links) :] if not one.id]
         why = [one.text for one in left] or unused or [one.text for one in reading.anchors]
         self.decline([] if lost else why, lost, () if final else list(self._has)[:_LINKS])
+        if not (reading.target or reading.anchors):
+            self.note = f"{self.note} {self.told['quote']}"
 
     def _sentence(self, reading: Reading, table: AnswerTable) -> str:
         """The answer in words where a bare yes or no would not say what is so; else empty."""

@@ -130,7 +130,7 @@ class SkbAgenda(Agenda):
             wanted |= used
         if reading.asked or (reading.words and self.question.asks != "time"):  # no thing is a time
             yield from self._by_text_alone()
-        self.decline((), (), self._links())
+        self.decline(self._left([Path(one.nodes[0], (), 0.0) for one in mentions]), (), self._links())
 
     def end(self) -> Iterator[Calls]:
         """See ``Agenda``; a finish before any look-up is refused."""
@@ -259,12 +259,12 @@ class SkbAgenda(Agenda):
                 found.setdefault(path.target, []).append(path)
         return {kind: sorted(paths, key=lambda path: -path.score)[:_PATHS] for kind, paths in found.items()}
 
-    def _total(self, paths: Sequence[Path], found: Sequence[str]) -> Generator[Calls, None, int]:
-        """The number of all nodes at the end of the paths (without any, of the type), of which some were found."""
-        return len(found) if len(found) < self._schema.listed else (yield from self._number_of(paths))
-
-    def _number_of(self, paths: Sequence[Path]) -> Generator[Calls, None, int]:
-        """The number of all nodes at the end of the paths; without any, of the type."""
+    def _total(self, paths: Sequence[Path], found: Sequence[str] | None = None) -> Generator[Calls, None, int]:
+        """The number of all nodes at the end of the paths, of which some were found; without any, of the type."""
+        if found is not None and len(found) < self._schema.listed:
+            return len(found)
+        if not paths:
+            return self._size(self._reading.asked)
         query = f"SELECT (COUNT(DISTINCT ?x) AS ?number) WHERE {{\n{self._body(paths)}\n}}"
         table = yield from self.queried(query, "How many are there in all?")
         return next((int(cell.value) for row in table.rows for cell in row if cell), 0)
@@ -309,7 +309,7 @@ class SkbAgenda(Agenda):
             return
         each = []
         for path in paths:
-            each.append(((yield from self._number_of([path])), self._worded([path])))
+            each.append(((yield from self._total([path])), self._worded([path])))
         if all(number for number, _ in each):
             told = "; ".join(f"{worded} ({number:,})" for number, worded in each)
             zero = "0" if self.question.kind == "count" else ""
@@ -375,7 +375,7 @@ class SkbAgenda(Agenda):
         last = found[min(max(first, 1), len(found)) - 1][1]
         listed = [one for place, one in enumerate(found) if place < first or one[1] == last]
         nodes = [cell.entity_id for cell, _ in listed if cell.entity_id]
-        every = (yield from self._number_of(paths)) if paths else self._size(kind)
+        every = (yield from self._total(paths)) if paths else self._size(kind)
         read = [name, *known.hints.values(), str(first), *(_SUMMED if total else ())]
         if total:
             amount = float(last)
@@ -452,21 +452,17 @@ class SkbAgenda(Agenda):
             return (
                 yield from self._nodes([(QUERY, thought if paths else "Listing them.", {"query": self._query(paths)})])
             )
-        ends: list[list[str]] = []
+        both: list[str] | None = None
         for path in paths:
-            ends.append((yield from self._walk(path, leftover(self._reading, paths))))
-        both = [node for node in ends[0] if all(node in other for other in ends[1:])] if ends else []
-        return self._of_type(both, paths[0].target if paths else "")
-
-    def _walk(self, path: Path, text: str) -> Generator[Calls, None, list[str]]:
-        """Follow a path from node to node; from the second step on, from the first few nodes found."""
-        ends, thought = [self._skb.id(path.node)], f"{self._worded([path])}: following it."
-        for number, step in enumerate(path.steps, 1):
-            given = {"query": text if number == len(path.steps) else "", "relation": step.relation}
-            given["direction"] = step.direction
-            calls: Calls = [(_FOLLOW, thought, {**given, "entity_id": node}) for node in ends[:_PATHS]]
-            ends = list(dict.fromkeys((yield from self._nodes(calls))))
-        return ends
+            ends, text = [self._skb.id(path.node)], leftover(self._reading, paths)
+            for number, step in enumerate(path.steps, 1):  # from the second step on, from the first few nodes found
+                given = {"query": text if number == len(path.steps) else "", "relation": step.relation}
+                given["direction"] = step.direction
+                thought = f"{self._worded([path])}: following it."
+                calls: Calls = [(_FOLLOW, thought, {**given, "entity_id": node}) for node in ends[:_PATHS]]
+                ends = list(dict.fromkeys((yield from self._nodes(calls))))
+            both = ends if both is None else [node for node in both if node in ends]
+        return self._of_type(both or [], paths[0].target if paths else "")
 
     def _by_text_alone(self) -> Iterator[Calls]:
         """What a question without a usable name describes."""
@@ -501,8 +497,9 @@ class SkbAgenda(Agenda):
         return [*list(links)[:_LINKS], *list(fields)[:_LINKS]]
 
     def _text(self, node: str) -> str:
-        """What a node's document says."""
-        return fold(self._kb.get_entry(node).document)
+        """A node's name and the values of its fields."""
+        number = self._skb.number(node)
+        return fold(" ".join(map(str, (self._skb.name(number), *self._skb.documents[number].values()))))
 
     def _worded(self, paths: Sequence[Path]) -> str:
         """Paths from their ends back to the names, as in ``house → owns → Ann Reed``."""
