@@ -9,12 +9,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kbnav.agents.offline.policy import FITS, NOTHING, QUANTITIES, Agenda, Calls, best_of
-from kbnav.answers.language import lexicon, singular
-from kbnav.answers.parsing import Phrase, Question
+from kbnav.agents.offline.policy import (
+    FITS,
+    NOTHING,
+    QUANTITIES,
+    Agenda,
+    Calls,
+    best_of,
+    stems,
+    with_names,
+    words_of,
+)
+from kbnav.answers.language import lexicon
+from kbnav.answers.parsing import Question
 from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import Entity, SearchResult
@@ -22,7 +32,6 @@ from kbnav.knowledge.endpoint.search import named_in
 from kbnav.runs.trajectory import FINISH, Understood
 
 _SEARCHES, _ANCHORS, _LIMIT, _LINKS = 5, 3, 40, 8
-_WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _CALLED = frozenset(["named", "called", "titled", "heisst", "heissen", "namens", "nommé", "nommée", "appelle", "llama"])
 _MOMENT = 'REGEX(STR({0}), "^-?[0-9]{{4}}(-|$)")'
 """That a value is a date or a year."""
@@ -108,7 +117,7 @@ def read(question: Question, searches: Mapping[str, SearchResult]) -> Reading:
         one = first(searches.get(phrase.text, NOTHING), of_class=True)
         words = named_in(phrase.text, _name(one)) if one else 0
         asked_for = phrase.noun or question.asks not in ("time", "place")  # "published" is no publisher there
-        if asked_for and words and (not phrase.named or words == len(_words(phrase.text))):
+        if asked_for and words and (not phrase.named or words == len(words_of(phrase.text))):
             target, asked = one, phrase
             break
     for phrase in everything:
@@ -120,9 +129,9 @@ def read(question: Question, searches: Mapping[str, SearchResult]) -> Reading:
         other = search.properties or first(search, of_class=True)
         if phrase.whole and search.rung == "shorter":
             anchors[Anchor(phrase.text)] = None
-        elif thing and _stems(_name(thing)) == _stems(text):
+        elif thing and stems(_name(thing)) == stems(text):
             # What is called so has it as a value; what is linked to a thing of that name is something else.
-            so = target is not None and not _CALLED.isdisjoint(_words(question.text))
+            so = target is not None and not _CALLED.isdisjoint(words_of(question.text))
             anchors[Anchor(_name(thing)) if so else Anchor(_name(thing), thing.id, exact=True)] = None
         elif search.rung == "none" and phrase.text[:1].isupper():
             anchors[Anchor(phrase.text)] = None
@@ -132,7 +141,7 @@ def read(question: Question, searches: Mapping[str, SearchResult]) -> Reading:
             lost.append(phrase.text)
     if any(searches.get(phrase.text, NOTHING).properties for phrase in everything):
         years = [str(year) for bound, year in question.years if bound == "="]
-        named = {word for phrase in everything for word in _words(phrase.text)}
+        named = {word for phrase in everything for word in words_of(phrase.text)}
         anchors |= {Anchor(one): None for one in (*years, *question.strict) if one.isdigit() and one not in named}
     found = tuple(anchors)[:_ANCHORS]
     if question.noun and not (target or searches.get(question.noun.text, NOTHING).properties):
@@ -143,32 +152,8 @@ def read(question: Question, searches: Mapping[str, SearchResult]) -> Reading:
     return Reading(target.id, _name(target), found, f"?answer a {target.id} . {told}", lost)
 
 
-def entitled(question: Question, searches: Mapping[str, SearchResult]) -> Question:
-    """The question with the names of things that it has whole as phrases of their own, the longest first."""
-    text, phrases = f" {' '.join(_words(question.text))} ", list(question.phrases)
-    things = (one for search in searches.values() for one in search.entities if not _is_class(one))
-    names = {name for one in things for name in (one.label, one.alias) if name}
-    for name in sorted(names, key=lambda one: (-len(one), one)):
-        words = _words(name)
-        cut = [one for one in phrases if not (one.whole or one.noun) and {*_words(one.text)} & {*words}]
-        if cut and f" {' '.join(words)} " in text and [_words(one.text) for one in cut] != [words]:
-            left = [" ".join(word for word in one.text.split() if not {*_words(word)} <= {*words}) for one in cut]
-            rest = [replace(one, text=text) for one, text in zip(cut, left, strict=True) if text]
-            others = [one for one in phrases if one not in cut]
-            phrases = [Phrase(name, named=True, whole=True), *rest, *others]
-    return replace(question, phrases=tuple(phrases))
-
-
 def _name(one: Entity) -> str:
     return one.alias or one.label
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())
-
-
-def _stems(text: str) -> set[str]:
-    return set(map(singular, _words(text)))
 
 
 class EndpointAgenda(Agenda):
@@ -180,8 +165,10 @@ class EndpointAgenda(Agenda):
         phrases = sorted(self.question.phrases, key=lambda phrase: not (phrase.noun or phrase.named))
         wanted = [phrase.text for phrase in phrases if len(phrase.text) > 1][:_SEARCHES]
         yield [("search_entities", f"Looking up “{text}”.", {"query": text}) for text in wanted]
-        self.question = question = entitled(self.question, self.searches)
-        more = [phrase.text for phrase in question.phrases if phrase not in phrases][:_SEARCHES]
+        things = [one for found in self.searches.values() for one in found.entities if not _is_class(one)]
+        names = (name for one in things for name in (one.label, one.alias))
+        self.question = question = with_names(self.question, names)
+        more = [phrase.text for phrase in question.phrases if phrase.text not in self.searches][:_SEARCHES]
         yield [("search_entities", f"Looking up “{text}”, which is a name here.", {"query": text}) for text in more]
         reading, final = read(question, self.searches), ""
         pointing = question.pronoun and not reading.anchors
@@ -196,7 +183,7 @@ class EndpointAgenda(Agenda):
             if question.noun and not reading.target:  # not of another kind than is asked for
                 needed |= not set(question.noun.text.split()).isdisjoint(unused)
             if not self.leaves_too_much(unused, rows=rows, all_needed=needed):
-                self.understood = Understood(unused=self.told_words(unused, final))
+                self.understood = Understood(unused=self.toldwords_of(unused, final))
                 yield [(FINISH, FITS, {"answer": self._sentence(reading, table)})]
                 return
         if self.state["history"] and (pointing or not (reading.target or reading.anchors)):
@@ -221,7 +208,7 @@ class EndpointAgenda(Agenda):
         question = self.question
         if question.kind == "yes-no":
             return (yield from self._whether(reading))
-        asked = question.noun or lexicon(self.language).classes.intersection(_words(question.text)) - {"what"}
+        asked = question.noun or lexicon(self.language).classes.intersection(words_of(question.text)) - {"what"}
         listed = asked and question.asks in ("", "person")
         if not (reading.anchors or listed or question.kind != "values" or question.measure):
             return ""
@@ -268,8 +255,8 @@ class EndpointAgenda(Agenda):
     def _linked(self, reading: Reading, anchor: Anchor) -> Generator[Calls, None, Link | None]:
         """The properties that fit the words left best, one before two."""
         known, question = lexicon(self.language), self.question
-        taken = known.function.union(*(_words(one.text) for one in reading.anchors))
-        rest = [word for word in _words(question.text) if word not in taken]
+        taken = known.function.union(*(words_of(one.text) for one in reading.anchors))
+        rest = [word for word in words_of(question.text) if word not in taken]
         thought = f"Which properties lie between {anchor.id or f'“{anchor.text}”'} and what is asked for?"
         moment = f" FILTER({_MOMENT.format('?answer')})" if question.asks == "time" and not reading.target else ""
         moment += " FILTER(isIRI(?answer))" if question.kind == "yes-no" else ""
@@ -294,7 +281,7 @@ class EndpointAgenda(Agenda):
             if link := _best(links, said, sure=sure):
                 return link
             begins = {word[0] for word in rest}  # as forms of a verb do: "born", birth
-            alike = [one for one in links if begins & {word[0] for word in _words(one.names[0])}]
+            alike = [one for one in links if begins & {word[0] for word in words_of(one.names[0])}]
             if (question.asks in ("time", "place") or question.kind == "yes-no") and len(alike) == 1:
                 return alike[0]
         return None

@@ -15,7 +15,7 @@ from rapidfuzz import fuzz
 from kbnav.agents.common.answering import without_retryable
 from kbnav.agents.common.state import Policy, Reply, State, all_steps, next_turn
 from kbnav.answers.language import fold, lexicon, reads, singular, why_unread
-from kbnav.answers.parsing import read_question
+from kbnav.answers.parsing import Phrase, Question, read_question
 from kbnav.answers.relevance import content_words, relevance
 from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import Entity, SearchResult
@@ -37,6 +37,7 @@ NOTHING = SearchResult()
 _ENDINGS = ("e", "en", "er", "es", "n", "s")
 """Of a plural."""
 _MOST_UNUSED, _MANY = 2, 50
+_WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _MISSPELLED = 85
 """Of 100, how alike a word and what may be meant are."""
 
@@ -78,12 +79,10 @@ class Agenda(ABC):
         entities = tuple(sorted(found.entities[: shown.entities], key=begins))
         most = shown.properties if entities else shown.entities
         found = replace(found, entities=entities, properties=tuple(sorted(found.properties[:most], key=begins)))
-        named = tuple(one for one in entities if one.id[0] == "Q" and one.label and one.label.casefold() in low)
-        if named and found.rung in ("near", "fulltext"):  # they are what a part of the phrase names
-            return replace(found, rung="shorter", matched=" | ".join(one.label for one in named), entities=named)
         best = (*entities, *found.properties)[0]
         plural = fold(query).removeprefix(fold(best.alias or best.label)) in _ENDINGS
-        if found.rung == "near" and not plural and re.fullmatch(r"[QP]\d+", best.id):  # another spelling: people choose
+        said = plural or any(one.label and one.label.casefold() in low for one in entities)
+        if found.rung == "near" and not said and re.fullmatch(r"[QP]\d+", best.id):  # another spelling: people choose
             return SearchResult(suggestion=best.alias or best.label)
         return found
 
@@ -227,9 +226,45 @@ class Agenda(ABC):
         return found
 
 
+def with_names(question: Question, names: Iterable[str]) -> Question:
+    """The question with those of the names that it has whole as phrases of their own, the longest first.
+
+    Phrases that are marked as whole stay as they are; what is left of others is a phrase.
+    """
+    text, phrases = f" {' '.join(stems(question.text))} ", list(question.phrases)
+    for name in sorted(set(names) - {""}, key=lambda one: (-len(one), one)):
+        words = stems(name)
+        within = {*words}.issubset
+        cut = [one for one in phrases if not one.whole and {*words} & {*stems(one.text)}]
+        cut = [one for one in cut if not one.noun or {*words} <= {*stems(one.text)}]
+        if not cut or f" {' '.join(words)} " not in text:
+            continue
+        noun = any(one.noun and within(stems(one.text)[:1]) for one in cut)
+        left = []
+        for one in cut:
+            rest = " ".join(word for word in one.text.split() if not within(stems(word)))
+            left += [replace(one, text=rest, noun=one.noun and not noun)] if rest else []
+        own = [word for word in cut[0].text.split() if within(stems(word))]
+        whole = " ".join(own) if len(cut) == 1 else name
+        place = phrases.index(cut[0])
+        phrases = [one for one in phrases if one not in cut]
+        phrases[place:place] = [Phrase(whole, any(one.named for one in cut), noun, whole=True), *left]
+    return replace(question, phrases=tuple(dict.fromkeys(phrases)))
+
+
 def keyless(agenda: Callable[[State, Context], Agenda]) -> Policy:
     """The policy that makes an agenda anew each turn."""
     return lambda state, context: agenda(state, context).reply()
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, without case."""
+    return _WORD.findall(text.casefold())
+
+
+def stems(text: str) -> list[str]:
+    """The words of a text, without case and the endings of plurals."""
+    return [*map(singular, words_of(text))]
 
 
 def best_of(variable: str, pattern: str, measure: str, order: str) -> str:

@@ -13,10 +13,8 @@ from functools import cached_property
 from itertools import chain, pairwise
 from typing import Literal, NamedTuple
 
-from rapidfuzz import fuzz
-
 from kbnav.agents.common.state import State
-from kbnav.agents.offline.policy import FITS, Agenda, Calls, best_of
+from kbnav.agents.offline.policy import FITS, NOTHING, Agenda, Calls, best_of, with_names
 from kbnav.answers.language import fold, lexicon, reads, singular
 from kbnav.answers.parsing import Phrase, Question, read_question
 from kbnav.answers.relevance import content_words, fit, relevance
@@ -38,7 +36,7 @@ from kbnav.runs.trajectory import FINISH, QUERY, Doubt, Turn, Understood
 from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 
-_SEARCHES, _SECOND_SEARCHES, _QUERIES, _RELATIONS = 4, 2, 8, 3
+_SEARCHES, _QUERIES, _RELATIONS = 4, 8, 3
 _ENOUGH = 0.35
 """Score of a relation that is tried."""
 _LIKELY, _SURE = 0.2, 1.0
@@ -153,31 +151,6 @@ def searched_as(phrase: Phrase) -> str:
     return singular(phrase.text) if phrase.noun and phrase.text.isascii() and len(phrase.text) > 3 else phrase.text
 
 
-def parts(query: str, search: SearchResult) -> tuple[str, ...]:
-    """The parts of a phrase that a search matched."""
-    if search.rung == "shorter":
-        return tuple(search.matched.split(" | "))
-    return () if search.rung in ("fulltext", "none") else (query,)
-
-
-def leftovers(phrase: Phrase, search: SearchResult | None, language: str) -> list[Phrase]:
-    """What to search for next: words that no part of the search matched, or the last where none did.
-
-    Where nothing matched in a language with endings, the phrase without its last letter: names are found by their
-    beginning.
-    """
-    known, matched = lexicon(language), ()
-    if search is None or search.rung == "exact":
-        return []
-    if search.rung == "shorter":
-        matched = tuple(word for part in parts(phrase.text, search) for word in fold(part).split())
-    elif search.rung != "near" and known.inflected and len(phrase.text.split()[-1]) > 3:
-        return [replace(phrase, text=phrase.text[:-1])]
-    words = [word for word in phrase.text.split() if fold(word) not in known.light | known.function]
-    rest = " ".join([word for word in words if not fold(word).startswith(matched)] if matched else words[-1:])
-    return [Phrase(rest, phrase.named and rest[:1].isupper())] if len(rest) > 1 and rest != phrase.text else []
-
-
 def property_hits(cut: Sequence[Segment]) -> dict[str, tuple[Entity, float]]:
     """Properties by id with a score of at most 1.5, the likeliest first."""
     hits: dict[str, tuple[Entity, float]] = {}
@@ -212,15 +185,8 @@ class WikidataAgenda(Agenda):
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
         refused = yield from self._tried()
-        said = {
-            word for query, search in self.searches.items() for part in parts(query, search) for word in part.split()
-        }
-        lost = [
-            phrase.text
-            for phrase in self.question.phrases
-            if (search := self.searches.get(searched_as(phrase))) and search.rung == "none"
-            if said.isdisjoint(phrase.text.split())
-        ]
+        found = {phrase.text: self._found(phrase) for phrase in self.question.phrases}
+        lost = [text for text, search in found.items() if search and search.rung == "none"]
         self.decline(refused or (() if lost else self.question.strict), lost)
         if self.state["history"] and self.question.pronoun == "many":
             self.note = _SEVERAL
@@ -234,12 +200,12 @@ class WikidataAgenda(Agenda):
         extra = [Phrase(one) for one in (question.measure or ())[:1] if one not in ("", "date")]
         first = sorted(dict.fromkeys([*question.phrases, *extra]), key=lambda phrase: not phrase.named)[:_SEARCHES]
         yield [("search_entities", f"Looking up “{one.text}”.", {"query": searched_as(one)}) for one in first]
-        found = (leftovers(phrase, self.searches.get(searched_as(phrase)), self.language) for phrase in first)
-        second = [rest for rest in dict.fromkeys(chain.from_iterable(found)) if rest not in first][:_SECOND_SEARCHES]
+        self.question = self._split(first)
+        rest = [phrase for phrase in self.question.phrases if self.telling(phrase.text.split())]
+        second = [phrase for phrase in rest if not self._found(phrase)][:_SEARCHES]
         again = "Looking up what no search has found yet."
         yield [("search_entities", again, {"query": searched_as(phrase)}) for phrase in second]
-        text = " ".join(phrase.text for phrase in question.phrases)
-        self._link(sorted([*first, *second], key=lambda one: text.find(one.text) if one.text in text else len(text)))
+        self._link(extra)
         sure = [name for name in self.names[:2] if name.score >= _SURE] or self.names[:1]
         # Two sure names together, else the surest; then the next; then none.
         for focus in (*filter(None, (sure, self.names[len(sure) :][:1])), ()):
@@ -272,23 +238,37 @@ class WikidataAgenda(Agenda):
                     yield [(FINISH, FITS, {"result": number, "answer": self._sentence(probe)})]
         return refused
 
-    def _link(self, phrases: Sequence[Phrase]) -> None:
-        """Cut the phrases to the parts that were found, and link a pronoun to what the last turn was about."""
+    def _found(self, phrase: Phrase) -> SearchResult | None:
+        """What the search for a phrase found; None where there was none."""
+        return self.searches.get(searched_as(phrase))
+
+    def _split(self, searched: Sequence[Phrase]) -> Question:
+        """The question with phrases that were not found cut to the parts that were; the rest is to be searched for.
+
+        Of what was not found at all in a language with endings, the last letter: names are found by their beginning.
+        """
+        names, whole = list[str](), set[Phrase]()
+        for phrase in searched:
+            found = self._found(phrase) or NOTHING
+            if found.rung == "exact":
+                whole.add(phrase)
+            names += [name for one in (*found.entities, *found.properties) for name in (one.label, one.alias)]
+            names += found.matched.split(" | ")
+        phrases = [replace(one, whole=True) if one in whole else one for one in self.question.phrases]
+        question = with_names(replace(self.question, phrases=tuple(phrases)), names)
+        if not lexicon(self.language).inflected:
+            return question
+        lost = [one for one in question.phrases if (self._found(one) or NOTHING).rung in ("none", "fulltext")]
+        shorter = (replace(one, text=one.text[:-1]) if one in lost else one for one in question.phrases)
+        return replace(question, phrases=tuple(shorter))
+
+    def _link(self, extra: Sequence[Phrase]) -> None:
+        """Link the phrases to what was found, and a pronoun to what the last turn was about."""
         cut: dict[str, Segment] = {}
-        for phrase in phrases:
-            if (search := self.searches.get(searched_as(phrase))) is None:
-                continue
-            matched = parts(phrase.text, search) if search.rung == "shorter" else (phrase.text,)
-            several = len(matched) > 1
-            whose: dict[str, tuple[list[Entity], list[Entity]]] = {part: ([], []) for part in matched}
-            for hit in (*search.entities, *search.properties):  # a hit belongs to the part whose words its label has
-                alike = [fuzz.token_set_ratio(fold(part), fold(hit.label)) // 10 for part in matched]
-                whose[matched[alike.index(max(alike))]][hit in search.properties].append(hit)
-            for part, (items, properties) in whose.items():
-                named = phrase.named and (not several or any(char.isupper() for char in part))
-                noun = phrase.noun and (not several or fold(searched_as(phrase)).startswith(fold(part)))
-                if not several or fold(part) not in cut:
-                    cut[fold(part)] = Segment(part, named, noun, search.rung, tuple(items), tuple(properties))
+        for phrase in dict.fromkeys((*self.question.phrases, *extra)):
+            if search := self._found(phrase):
+                named = Segment(phrase.text, phrase.named, phrase.noun, search.rung, search.entities, search.properties)
+                cut.setdefault(fold(phrase.text), named)
         classes = {segment.best for segment in cut.values() if segment.noun and segment.items}
         linked = [one for one in cut.values() if one.items and not one.noun and one.best not in classes]
         unique = {segment.best: segment for segment in sorted(linked, key=lambda segment: segment.score)}
