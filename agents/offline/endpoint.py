@@ -167,7 +167,7 @@ class EndpointAgenda(Agenda):
         yield [("search_entities", f"Looking up “{text}”.", {"query": text}) for text in wanted]
         things = [one for found in self.searches.values() for one in found.entities if not _is_class(one)]
         names = (name for one in things for name in (one.label, one.alias))
-        self.question = question = with_names(self.question, names)
+        self.question = question = with_names(self.question, names, self.language)
         more = [phrase.text for phrase in question.phrases if phrase.text not in self.searches][:_SEARCHES]
         yield [("search_entities", f"Looking up “{text}”, which is a name here.", {"query": text}) for text in more]
         reading, final = read(question, self.searches), ""

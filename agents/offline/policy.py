@@ -226,7 +226,7 @@ class Agenda(ABC):
         return found
 
 
-def with_names(question: Question, names: Iterable[str]) -> Question:
+def with_names(question: Question, names: Iterable[str], language: str) -> Question:
     """The question with those of the names that it has whole as phrases of their own, the longest first.
 
     Phrases that are marked as whole stay as they are; what is left of others is a phrase.
@@ -234,7 +234,7 @@ def with_names(question: Question, names: Iterable[str]) -> Question:
     text, phrases = f" {' '.join(stems(question.text))} ", list(question.phrases)
     for name in sorted(set(names) - {""}, key=lambda one: (-len(one), one)):
         words = stems(name)
-        within = {*words}.issubset
+        within = {*words}.issuperset
         cut = [one for one in phrases if not one.whole and {*words} & {*stems(one.text)}]
         cut = [one for one in cut if not one.noun or {*words} <= {*stems(one.text)}]
         if not cut or f" {' '.join(words)} " not in text:
@@ -243,7 +243,8 @@ def with_names(question: Question, names: Iterable[str]) -> Question:
         left = []
         for one in cut:
             rest = " ".join(word for word in one.text.split() if not within(stems(word)))
-            left += [replace(one, text=rest, noun=one.noun and not noun)] if rest else []
+            said = set(words_of(rest)) - lexicon(language).function
+            left += [replace(one, text=rest, noun=one.noun and not noun)] if said else []
         own = [word for word in cut[0].text.split() if within(stems(word))]
         whole = " ".join(own) if len(cut) == 1 else name
         place = phrases.index(cut[0])

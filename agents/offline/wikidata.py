@@ -255,7 +255,7 @@ class WikidataAgenda(Agenda):
             names += [name for one in (*found.entities, *found.properties) for name in (one.label, one.alias)]
             names += found.matched.split(" | ")
         phrases = [replace(one, whole=True) if one in whole else one for one in self.question.phrases]
-        question = with_names(replace(self.question, phrases=tuple(phrases)), names)
+        question = with_names(replace(self.question, phrases=tuple(phrases)), names, self.language)
         if not lexicon(self.language).inflected:
             return question
         lost = [one for one in question.phrases if (self._found(one) or NOTHING).rung in ("none", "fulltext")]
