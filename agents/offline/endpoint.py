@@ -19,6 +19,7 @@ from kbnav.agents.offline.policy import (
     Agenda,
     Calls,
     best_of,
+    kept_of,
     stems,
     with_names,
     words_of,
@@ -29,7 +30,7 @@ from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import Entity, SearchResult
 from kbnav.knowledge.endpoint.search import named_in
-from kbnav.runs.trajectory import FINISH, Understood
+from kbnav.runs.trajectory import FINISH, Doubt, Understood
 
 _SEARCHES, _ANCHORS, _LIMIT, _LINKS = 5, 3, 40, 8
 _CALLED = frozenset(["named", "called", "titled", "heisst", "heissen", "namens", "nommé", "nommée", "appelle", "llama"])
@@ -101,6 +102,7 @@ class Reading:
     """Names that nothing has."""
     links: list[tuple[Anchor, Link]] = field(default_factory=list)
     number: Link | None = None
+    doubts: tuple[Doubt, ...] = ()
 
 
 def read(question: Question, searches: Mapping[str, SearchResult]) -> Reading:
@@ -232,8 +234,9 @@ class EndpointAgenda(Agenda):
             reading.number = number = yield from self._number(pattern, question.measure[0])
             if number is None:
                 return ""
-            pattern += f" ?answer {'/'.join(number.properties)} ?measure ."
-            final = best_of("?answer", pattern, "?measure", question.measure[1])
+            has = f"?answer {'/'.join(number.properties)} ?measure ."
+            reading.doubts = yield from self.parted(kept_of(pattern, has), compared=True)
+            final = best_of("?answer", f"{pattern} {has}", "?measure", question.measure[1])
         yield from self.queried(final, "This asks for it in the properties found.")
         return final
 
@@ -307,11 +310,9 @@ class EndpointAgenda(Agenda):
             or relevance(measured, one.names[:1])[0]
             or all(relevance(named, [name])[0] for name in one.names)
         ]
-        if best := _best(links, named, sure=False):
-            return best
-        dated = [one for one in links if any(hint in one.names[-1].casefold() for hint in hints)]
-        timed = quantity == "inception" or any(hint in quantity.casefold() for hint in hints)
-        return dated[0] if timed and len(dated) == 1 else None
+        dated = [place for place, one in enumerate(links) if any(hint in one.names[-1].casefold() for hint in hints)]
+        place = self.quantity([" ".join(one.names) for one in links], dated, text.split())
+        return None if place is None else links[place]
 
     def _counted(self, edges: str, pattern: str, first: str, thought: str) -> Generator[Calls, None, list[Link]]:
         """The ways that a pattern has with their properties and the number of members so linked, most first."""

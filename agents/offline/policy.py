@@ -19,7 +19,7 @@ from kbnav.answers.parsing import Phrase, Question, read_question
 from kbnav.answers.relevance import content_words, relevance
 from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import Entity, SearchResult
-from kbnav.runs.trajectory import FINISH, QUERY, Call, Step, Understood
+from kbnav.runs.trajectory import FINISH, QUERY, Call, Doubt, Step, Understood
 from kbnav.tools.context import Context
 from kbnav.tools.several import alone, within
 from kbnav.tools.toolbox import Toolbox
@@ -129,6 +129,14 @@ class Agenda(ABC):
             yield [(QUERY, thought, {"query": query})]
         return self.table(query) if query in self.rows else AnswerTable()
 
+    def parted(self, query: str, *, compared: bool) -> Generator[Calls, None, tuple[Doubt, ...]]:
+        """That a condition leaves out most of what it could, or that not all have what is compared, by ``kept_of``."""
+        table = yield from self.queried(query, "Counting what the last condition leaves out.")
+        counts = [int(cell.value) for row in table.rows for cell in row if cell]
+        every, kept = counts if len(counts) == 2 else (0, 0)
+        doubt = Doubt("compared" if compared else "class", f"{kept:,} / {every:,}")
+        return (doubt,) if (kept if compared else 2 * kept) < every else ()
+
     def is_number(self, query: str) -> bool:
         """Whether the first row of a query that was run has a number."""
         cells = [cell for row in self.table(query).rows[:1] for cell in row if cell]
@@ -137,6 +145,19 @@ class Agenda(ABC):
     def holds(self, query: str, thought: str) -> Generator[Calls, None, bool]:
         """Whether an ASK query is true."""
         return bool((yield from self.queried(query, thought)).boolean)
+
+    def quantity(self, names: Sequence[str], dated: Sequence[int], words: Iterable[str]) -> int | None:
+        """The place of what a superlative or a sum is about, among names of numbers and dates; None where none fits.
+
+        ``words`` are those of the question that may name it. Where none does, it is the only one that is ``dated``, if
+        a point in time is asked for.
+        """
+        wanted = (self.question.measure or ("",))[0].casefold()
+        fits = relevance(" ".join(QUANTITIES.get(word, word) for word in (*wanted.split(), *words)), names)
+        if max(fits, default=0.0) > 0:
+            return fits.index(max(fits))
+        times = ("inception", *lexicon(self.language).hints.get("time", "").split())
+        return dated[0] if len(dated) == 1 and any(time in wanted for time in times) else None
 
     def unused(self, labels: Iterable[str], names: Iterable[str], query: str) -> tuple[str, ...]:
         """Words of the question, in their order, that nothing in a query stands for.
@@ -266,6 +287,12 @@ def words_of(text: str) -> list[str]:
 def stems(text: str) -> list[str]:
     """The words of a text, without case and the endings of plurals."""
     return [*map(singular, words_of(text))]
+
+
+def kept_of(wide: str, narrow: str) -> str:
+    """SPARQL that counts what fits a pattern of ``?answer``, and how much of it fits a condition too."""
+    narrowed = f"OPTIONAL {{ {narrow} BIND(?answer AS ?fits) }}"
+    return f"SELECT (COUNT(DISTINCT ?answer) AS ?all) (COUNT(DISTINCT ?fits) AS ?kept) WHERE {{ {wide} {narrowed} }}"
 
 
 def best_of(variable: str, pattern: str, measure: str, order: str) -> str:

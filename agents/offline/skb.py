@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -9,7 +10,7 @@ from itertools import chain, combinations, count, pairwise, product
 from urllib.parse import unquote
 
 from kbnav.agents.common.state import State
-from kbnav.agents.offline.policy import QUANTITIES, Agenda, Calls
+from kbnav.agents.offline.policy import Agenda, Calls
 from kbnav.answers.language import fold, lexicon, singular
 from kbnav.answers.parsing import pronoun
 from kbnav.answers.relevance import relevance
@@ -47,8 +48,8 @@ _SUMMED = {
 """Words that ask for one number of all values of a field."""
 _JUDGING = frozenset(["best", "worst", "beste", "besten", "meilleur", "mejor"])
 """Superlatives that no field measures."""
-_YEARS = frozenset(["date", "inception", "date of birth"])
-"""Quantities that are a point in time: of several fields the only one that is a number is meant."""
+_YEAR = re.compile(r"\d{4}(?:-|$)")
+"""A value that is a year or a date."""
 _STEM = 3
 """Letters of a word that a relation's may begin with."""
 _LINKS = 8
@@ -339,17 +340,13 @@ class SkbAgenda(Agenda):
         asked = f"SELECT ?field (COUNT(*) AS ?number) (SAMPLE(?value) AS ?one) WHERE {{ {self._of(kind)} ; ?field "
         asked += f"?value {_COMPARABLE} }} GROUP BY ?field ORDER BY DESC(?number)"
         rows = (yield from self.queried(asked, "What do these have that can be compared?")).rows
-        text = " ".join(QUANTITIES.get(word, word) for word in (quantity, *left))
-        fields = [field.value for field, *_ in rows if field]
-        dated = [field.value for field, _, one in rows if field and one and one.value[4:5] == "-"] or fields
+        dated = [place for place, (*_, one) in enumerate(rows) if one and _YEAR.match(one.value)]
+        fields = [row[0].value for row in rows if row[0]]
         names = [unquote(field.rpartition("/")[2]).replace("_", " ").replace(":", " ") for field in fields]
-        fit, field = max(zip(relevance(text, names), fields, strict=True), key=lambda pair: pair[0], default=(0.0, ""))
         body = f"{self._body(paths, kind=kind)}\n  "
-        if fit <= 0 and len(dated) == 1 and quantity in _YEARS and not total:
-            fit, field = 1.0, dated[0]
-        if fit > 0:
-            body += f"?x <{field}> ?value . {_COMPARABLE}"
-            number, name = f"{total or ('MIN' if order == 'ASC' else 'MAX')}(?value)", names[fields.index(field)]
+        if (place := self.quantity(names, dated, left)) is not None:
+            body += f"?x <{fields[place]}> ?value . {_COMPARABLE}"
+            number, name = f"{total or ('MIN' if order == 'ASC' else 'MAX')}(?value)", names[place]
         elif not quantity and not total and (step := self._counted_links(kind, paths, left)):
             linked = f"{self._pattern('?x', step, '?y')} {self._of(step.target, '?y')} ."
             body += linked if order == "DESC" else f"OPTIONAL {{ {linked} }}"

@@ -14,7 +14,7 @@ from itertools import chain, pairwise
 from typing import Literal, NamedTuple
 
 from kbnav.agents.common.state import State
-from kbnav.agents.offline.policy import FITS, NOTHING, Agenda, Calls, best_of, with_names
+from kbnav.agents.offline.policy import FITS, NOTHING, Agenda, Calls, best_of, kept_of, with_names
 from kbnav.answers.language import fold, lexicon, reads, singular
 from kbnav.answers.parsing import Phrase, Question, read_question
 from kbnav.answers.relevance import content_words, fit, relevance
@@ -228,13 +228,15 @@ class WikidataAgenda(Agenda):
                 if self._lacks(probe, unused):
                     refused = refused or unused
                     continue
-                if one.whole:
-                    yield [(QUERY, "Counting what the last condition leaves out.", {"query": one.whole})]
+                compared = "?value" in probe
+                doubts = (yield from self.parted(one.whole, compared=compared)) if one.whole else ()
                 final = one.final or probe
                 yield [(QUERY, "That has rows; the question is how many they are.", {"query": final})]
                 number = next((step.result for step in self.steps if step.query == final and step.rows), 0)
                 if number:
-                    self.understood = Understood(unused=self.told_words(unused, probe), doubts=self._doubts(one))
+                    all_counts = "COUNT(" in final or "ORDER BY" in probe
+                    copy = [Doubt("copy")] if all_counts and is_mirror(self.context.kb.state()) else []
+                    self.understood = Understood(unused=self.told_words(unused, probe), doubts=(*doubts, *copy))
                     yield [(FINISH, FITS, {"result": number, "answer": self._sentence(probe)})]
         return refused
 
@@ -450,7 +452,7 @@ class WikidataAgenda(Agenda):
         elif self.kind:
             thought = f"{label} fits the question; only members of the class {self.kind} are asked for."
             members = self._values(f"{triple} {self._of_kind} .", thought)
-            yield members._replace(whole=_whole(triple, f"{self._of_kind} ."))
+            yield members._replace(whole=kept_of(triple, f"{self._of_kind} ."))
         yield from self._chains(relation, name)
 
     def _chains(self, first: Relation, name: Segment) -> Iterator[Hypothesis]:
@@ -485,7 +487,7 @@ class WikidataAgenda(Agenda):
             thought = f"Members of the class {self.kind} that have to do with what the question names."
             links = " ".join(re.findall(r"\?link\d", linked))
             alike = f"{{ SELECT DISTINCT {links} WHERE {{ {self._of_kind} .{linked} }} }}{linked}"
-            whole = _whole(alike, f"{self._of_kind} .") if focus else ""
+            whole = kept_of(alike, f"{self._of_kind} .") if focus else ""
             yield self._values(f"{self._of_kind} .{linked}", thought)._replace(whole=whole)
 
     def _in_year(self, relation: Relation) -> Iterator[Hypothesis]:
@@ -586,7 +588,7 @@ class WikidataAgenda(Agenda):
         years = "".join(f" FILTER(YEAR(?value) {sign} {year})" for sign, year in self.question.years)
         for measure in [hit.id for hit, score in hits if hit.datatype in kinds and score >= 0.5][:2]:
             pattern = f"{linked}{self._of_kind} ; wdt:{measure} ?value .{years}"
-            whole = _whole(f"{linked}{self._of_kind} .", f"?answer wdt:{measure} ?value .")
+            whole = kept_of(f"{linked}{self._of_kind} .", f"?answer wdt:{measure} ?value .")
             thought = f"Comparing members of the class {self.kind} by {measure}."
             best = Hypothesis(best_of("?answer", pattern, "?value", order), thought)
             yield (best if order else self._values(pattern, thought))._replace(whole=whole)
@@ -628,16 +630,6 @@ class WikidataAgenda(Agenda):
         needed = of_class or unsaid or false or link or not reads(self.language)
         return self.leaves_too_much(unused, rows=self.rows.get(query, 0), all_needed=needed)
 
-    def _doubts(self, one: Hypothesis) -> tuple[Doubt, ...]:
-        """That a condition leaves out most of what it could, a value is not known of all, or not all are here."""
-        counts = [int(cell.value) for row in self.table(one.whole).rows for cell in row if cell] if one.whole else []
-        every, kept = counts if len(counts) == 2 else (0, 0)
-        compared = "?value" in one.probe
-        doubt = Doubt("compared" if compared else "class", f"{kept:,} / {every:,}")
-        found = [doubt] if (kept if compared else 2 * kept) < every else []
-        whole = "COUNT(" in one.final or "ORDER BY" in one.probe
-        return (*found, *([Doubt("copy")] if whole and is_mirror(self.context.kb.state()) else []))
-
     def _valueless(self) -> str:
         """What was asked for and is stated to have no value, as "spouse: no value"; else empty."""
         for (one, _), edges in self.edges.items():
@@ -678,12 +670,6 @@ class WikidataAgenda(Agenda):
         over = bool(told) and told[0].value.id in ids
         why = text if true or over else self._valueless() or "; ".join(filter(None, (self.told.get("no"), text)))
         return f"{'✓' if true else '✗'} ({why})" if why else "✓" if true else "✗"
-
-
-def _whole(wide: str, narrow: str) -> str:
-    """Counts what fits a pattern of ``?answer``, and how much of it fits a condition too."""
-    narrowed = f"OPTIONAL {{ {narrow} BIND(?answer AS ?fits) }}"
-    return f"SELECT (COUNT(DISTINCT ?answer) AS ?all) (COUNT(DISTINCT ?fits) AS ?kept) WHERE {{ {wide} {narrowed} }}"
 
 
 def _asked_about(turn: Turn) -> list[str]:
