@@ -6,7 +6,7 @@ import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import chain, combinations, count, pairwise, product
+from itertools import chain, combinations, pairwise, product
 from urllib.parse import unquote
 
 from kbnav.agents.common.state import State
@@ -176,21 +176,18 @@ class SkbAgenda(Agenda):
         begun = {path.node for path in paths}
         return [one.text for one in self._reading.mentions if begun.isdisjoint(one.nodes)]
 
-    @property
-    def _capitals(self) -> list[int]:
-        """The places of words that look like names but are in none."""
-        if self.language.split("-")[0] in _NOUNS_HAVE_CAPITALS:
-            return []
-        tokens = self._reading.tokens
-        digits = [any(map(str.isdigit, one.text)) for one in tokens]
-        return [at for at in self._reading.words if (at or digits[at]) and tokens[at].text[:1].isupper()]
-
     def _begun(self) -> Iterator[Calls]:
-        """Take the name that begins with what looks like one; of several the end is to ask which is meant."""
-        capitals = set(self._capitals)
+        """Take the one name that begins with what looks like a name; where there are several or none, that is the end.
+
+        What looks so has a capital inside the question, or a digit.
+        """
+        tokens, index = self._reading.tokens, self._skb.text
+        if self.language.split("-")[0] in _NOUNS_HAVE_CAPITALS:
+            return
+        places = (at for at in self._reading.words if at or any(map(str.isdigit, tokens[at].text)))
+        capitals = {at for at in places if tokens[at].text[:1].isupper()}
         for first in sorted(at for at in capitals if at - 1 not in capitals):
-            end = next(at for at in count(first) if at not in capitals)
-            word, behind = self._reading.tokens[first], self._words[end : end + 1]
+            word, behind = tokens[first], self._words[first + 1 : first + 2]
             begun = f"Which names begin with “{word.text}”?"
             nodes = self._kb.entities((yield from self._nodes([(_SEARCH, begun, {"query": word.text})])))
             named = sorted(
@@ -199,8 +196,8 @@ class SkbAgenda(Agenda):
                 if one.kind != self._reading.asked and name_words(one.label)[:1] == [word.low]
             )
             named = [one for one in named if not {*behind} & {*name_words(one[0])[1:]}]  # "Nordic lamp 7" is not lamp 1
-            if len(named) == 1 and end == first + 1:
-                mention = Mention(word.text, first, end, (self._skb.number(named[0][1]),))
+            if len(named) == 1 and first + 1 not in capitals:
+                mention = Mention(word.text, first, first + 1, (self._skb.number(named[0][1]),))
                 mentions = sorted((*self._reading.mentions, mention), key=lambda one: one.first)
                 rest = tuple(at for at in self._reading.words if at != first)
                 self._reading = replace(self._reading, mentions=tuple(mentions), words=rest)
@@ -208,6 +205,9 @@ class SkbAgenda(Agenda):
             elif 0 < len(named) <= _MENTIONS:
                 which = f"“{word.text}” may be {' or '.join(label for label, _ in named)}: say which."
                 yield [(FINISH, which, {"nodes": []})]
+            elif index and not named and not any(map(index.holders, index.words(word.text))):
+                self.decline((), [word.text], self._links())
+                yield [(FINISH, self.note, {"nodes": []})]
 
     def _field(self, nodes: Sequence[str], paths: Sequence[Path]) -> Iterator[Calls]:
         """The value of a field of a few nodes, where it is named by all words that are left over."""
@@ -412,17 +412,16 @@ class SkbAgenda(Agenda):
         query: str = "",
         all_needed: bool = True,
     ) -> Calls:
-        """The end: the answer, or none where a name is nowhere, or a word that changes what is asked was not used.
+        """The end: the answer, or none where a word that changes what is asked was not used.
 
         ``read`` are texts that stand for words as well, as that of the first node; ``query`` sorts or sums.
         """
         unused = self._left(paths, *read, query=query)
-        lost = self._nowhere(unused)
         given_up = {word for name in self._dropped(paths) for word in name.split()} if paths else {}
         left_out = [word for word in unused if word not in given_up]
         number = self.question.kind != "count" or answer
-        if lost or not number or self.leaves_too_much(left_out, rows=0, all_needed=all_needed):
-            self.decline(() if lost else unused, lost, self._links())
+        if not number or self.leaves_too_much(left_out, rows=0, all_needed=all_needed):
+            self.decline(unused, (), self._links())
             return [(FINISH, self._before + self.note, {"nodes": []})]
         self.understood = Understood(
             self._worded(paths) or self._reading.asked.replace("_", " "), self.told_words(unused, query)
@@ -507,11 +506,6 @@ class SkbAgenda(Agenda):
                 parts += [step.relation.replace("_", " ") or "anything", step.target.replace("_", " ") or "?"]
             ways.append(" → ".join(reversed(parts)))
         return "; ".join(ways)
-
-    def _nowhere(self, unused: Sequence[str]) -> list[str]:
-        """Words left out that look like names, and that neither a name nor a document here has."""
-        text, names = self._skb.text, [self._reading.tokens[place].text for place in self._capitals]
-        return [one for one in names if one in unused and text and not any(map(text.holders, text.words(one)))]
 
     def _size(self, kind: str) -> int:
         """The number of nodes of a type; without one, of all."""

@@ -405,38 +405,35 @@ class WikidataAgenda(Agenda):
         """
         question, cut = self.question, self.besides(focus)
         noun = not question.asks and any(one.noun and one.items and not one.properties for one in cut)
-        hits, wanted = property_hits(cut), _KINDS.get(question.asks, "")
-        groups: dict[tuple[str, str], list[Statement]] = {}
+        wanted, classes = _KINDS.get(question.asks, ""), self.words.each((INSTANCE_OF, SUBCLASS_OF))
+        seen = {edge.property.id for way in ("out", "in") for edge in self.edges.get((focus.best, way), ())}
         for direction in ("out", "in"):
+            said = [one for one in cut if direction == "out" or not one.noun]  # "countries" are no things of a country
+            hits, groups = property_hits(said), dict[str, list[Statement]]()
             for edge in self.edges.get((focus.best, direction), ()):
-                groups.setdefault((edge.property.id, direction), []).append(edge)
-        for name, (hit, _) in hits.items():
-            if groups.keys().isdisjoint({(name, "out"), (name, "in")}) and hit.datatype == "wikibase-item":
-                groups[name, "in"] = []
-        labels = [edges[0].property.label if edges else hits[key[0]][0].label for key, edges in groups.items()]
-        verbs = [" ".join(one.text.split()[one.noun :]) for one in cut]  # "which countries" are no things of a country
-        links = property_hits([one for one in cut if not one.noun])
-        fits_out, fits_in = (
-            fit(f"{' '.join(words)} {question.hint}", labels) for words in ([one.text for one in cut], verbs)
-        )
-        for ((name, direction), edges), label, *both in zip(groups.items(), labels, fits_out, fits_in, strict=True):
-            if direction == "in" and name in hits and name not in links:
-                continue
-            hit, found = hits.get(name, (Entity(""), 0.0))
-            relation = Relation(focus.best, name, label, direction, tuple(edges), hit.datatype)
-            dated = wanted == "time" and "time" in relation.kinds
-            score = both[direction == "in"] + found
-            if score > 0 or dated:
+                groups.setdefault(edge.property.id, []).append(edge)
+            for name, (hit, _) in hits.items() if direction == "in" else ():
+                if name not in seen and hit.datatype == "wikibase-item":
+                    groups[name] = []
+            labels = [edges[0].property.label if edges else hits[name][0].label for name, edges in groups.items()]
+            fits = fit(f"{' '.join(one.text for one in said)} {question.hint}", labels)
+            for (name, edges), label, score in zip(groups.items(), labels, fits, strict=True):
+                hit, found = hits.get(name, (Entity(""), 0.0))
+                relation = Relation(focus.best, name, label, direction, tuple(edges), hit.datatype)
+                dated = wanted == "time" and "time" in relation.kinds
+                total = score + found - 0.6 * (not edges) - 0.5 * (name in classes)
                 if wanted:
                     named = question.asks != "place" or any(relevance(fold(question.hint), [fold(label)]))
-                    score += 0.4 if named and wanted in relation.kinds else -0.4
-                score -= 0.6 * (not edges) + 0.5 * (name in self.words.each((INSTANCE_OF, SUBCLASS_OF)))
+                    total += 0.4 if named and wanted in relation.kinds else -0.4
                 fitting = dated if wanted == "time" else wanted != "item" or relation.kinds != {"time"}
-                answers = fitting or question.kind == "yes-no" or not edges
                 if noun and edges and relation.kinds.isdisjoint({"item", ""}):
                     continue  # members of a class are asked for
-                if score >= _ENOUGH and answers:
-                    yield replace(relation, score=score)
+                if (
+                    total >= _ENOUGH
+                    and (score + found > 0 or dated)
+                    and (fitting or not edges or question.kind == "yes-no")
+                ):
+                    yield replace(relation, score=total)
 
     def _narrowed(self, relation: Relation, name: Segment) -> Iterator[Hypothesis]:
         """Of what a relation links: what a second name is linked to; what is of the class; what lies further on."""
