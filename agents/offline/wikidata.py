@@ -115,14 +115,12 @@ class Relation:
     label: str
     direction: str
     edges: tuple[Statement, ...] = ()
-    datatype: str = ""
     score: float = 0.0
 
     @property
     def kinds(self) -> frozenset[str]:
-        """Kinds of the values seen; of the property's datatype where none was."""
-        by_type = {"wikibase-item": "item", "quantity": "number"}.get(self.datatype, self.datatype)
-        return frozenset(kind for edge in self.edges if (kind := value_kind(edge.value))) or frozenset({by_type})
+        """Kinds of the values seen; items where none was."""
+        return frozenset(kind for edge in self.edges if (kind := value_kind(edge.value))) or frozenset({"item"})
 
     def triple(self, other: str = "?answer") -> str:
         """It as a pattern."""
@@ -418,21 +416,18 @@ class WikidataAgenda(Agenda):
             labels = [edges[0].property.label if edges else hits[name][0].label for name, edges in groups.items()]
             fits = fit(f"{' '.join(one.text for one in said)} {question.hint}", labels)
             for (name, edges), label, score in zip(groups.items(), labels, fits, strict=True):
-                hit, found = hits.get(name, (Entity(""), 0.0))
-                relation = Relation(focus.best, name, label, direction, tuple(edges), hit.datatype)
+                _, found = hits.get(name, (None, 0.0))
+                relation = Relation(focus.best, name, label, direction, tuple(edges))
                 dated = wanted == "time" and "time" in relation.kinds
                 total = score + found - 0.6 * (not edges) - 0.5 * (name in classes)
                 if wanted:
                     named = question.asks != "place" or any(relevance(fold(question.hint), [fold(label)]))
                     total += 0.4 if named and wanted in relation.kinds else -0.4
                 fitting = dated if wanted == "time" else wanted != "item" or relation.kinds != {"time"}
-                if noun and edges and relation.kinds.isdisjoint({"item", ""}):
+                if noun and edges and "item" not in relation.kinds:
                     continue  # members of a class are asked for
-                if (
-                    total >= _ENOUGH
-                    and (score + found > 0 or dated)
-                    and (fitting or not edges or question.kind == "yes-no")
-                ):
+                answers = fitting or not edges or question.kind == "yes-no"
+                if answers and total >= _ENOUGH and (score + found > 0 or dated):
                     yield replace(relation, score=total)
 
     def _narrowed(self, relation: Relation, name: Segment) -> Iterator[Hypothesis]:
