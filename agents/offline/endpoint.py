@@ -8,8 +8,7 @@ property or two, how many they are, whether there are any, and which has most or
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterator, Sequence
 from typing import NamedTuple
 
 from kbnav.agents.offline.policy import (
@@ -25,7 +24,6 @@ from kbnav.agents.offline.policy import (
     words_of,
 )
 from kbnav.answers.language import lexicon
-from kbnav.answers.parsing import Question
 from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import Entity, SearchResult
@@ -89,71 +87,6 @@ class Link(NamedTuple):
     members: int
 
 
-@dataclass
-class Reading:
-    """A question with the class it asks for (empty where unknown), what it names, and the links found for these."""
-
-    target: str
-    label: str
-    anchors: tuple[Anchor, ...]
-    members: str
-    """That ?answer is of the class, as a pattern."""
-    lost: list[str]
-    """Names that nothing has."""
-    links: list[tuple[Anchor, Link]] = field(default_factory=list)
-    number: Link | None = None
-    doubts: tuple[Doubt, ...] = ()
-
-
-def read(question: Question, searches: Mapping[str, SearchResult]) -> Reading:
-    """Link the phrases: the class first, that behind "which" where there is one, then names.
-
-    A phrase names a thing of that name; what looks like a name, what is most like it, or a value.
-    """
-    everything = [phrase for phrase in question.phrases if len(phrase.text) > 1]
-    target: Entity | None = None
-    asked = question.noun
-    anchors: dict[Anchor, None] = {}
-    lost = list[str]()
-    for phrase in [asked] if asked else everything:
-        one = first(searches.get(phrase.text, NOTHING), of_class=True)
-        words = named_in(phrase.text, _name(one)) if one else 0
-        asked_for = phrase.noun or question.asks not in ("time", "place")  # "published" is no publisher there
-        if asked_for and words and (not phrase.named or words == len(words_of(phrase.text))):
-            target, asked = one, phrase
-            break
-    for phrase in everything:
-        if phrase is asked:
-            continue
-        search = searches.get(phrase.text, NOTHING)
-        thing, unknown = first(search, of_class=False), search.rung in ("none", "near")
-        text = search.matched if search.rung == "shorter" else phrase.text
-        other = search.properties or first(search, of_class=True)
-        if phrase.whole and search.rung == "shorter":
-            anchors[Anchor(phrase.text)] = None
-        elif thing and stems(_name(thing)) == stems(text):
-            # What is called so has it as a value; what is linked to a thing of that name is something else.
-            so = target is not None and not _CALLED.isdisjoint(words_of(question.text))
-            anchors[Anchor(_name(thing)) if so else Anchor(_name(thing), thing.id, exact=True)] = None
-        elif search.rung == "none" and phrase.text[:1].isupper():
-            anchors[Anchor(phrase.text)] = None
-        elif phrase.named and thing and not (unknown or other):
-            anchors[Anchor(phrase.text, thing.id)] = None
-        elif unknown and not other and phrase.text[:1].isupper():
-            lost.append(phrase.text)
-    if any(searches.get(phrase.text, NOTHING).properties for phrase in everything):
-        years = [str(year) for bound, year in question.years if bound == "="]
-        named = {word for phrase in everything for word in words_of(phrase.text)}
-        anchors |= {Anchor(one): None for one in (*years, *question.strict) if one.isdigit() and one not in named}
-    found = tuple(anchors)[:_ANCHORS]
-    if question.noun and not (target or searches.get(question.noun.text, NOTHING).properties):
-        lost.append(question.noun.text)
-    if target is None:
-        return Reading("", "", found, "", lost)
-    told = "FILTER(!isBlank(?answer)) " if question.kind == "values" else ""  # nobody can read a node without a name
-    return Reading(target.id, _name(target), found, f"?answer a {target.id} . {told}", lost)
-
-
 def _name(one: Entity) -> str:
     return one.alias or one.label
 
@@ -161,9 +94,19 @@ def _name(one: Entity) -> str:
 class EndpointAgenda(Agenda):
     """See the module."""
 
+    target: Entity | None = None
+    """The class that is asked for; None where unknown."""
+    members = ""
+    """That ?answer is of the class, as a pattern."""
+    anchors: Sequence[Anchor] = ()
+    """What the question names."""
+    number: Link | None = None
+    """What a superlative sorts by."""
+    doubts: tuple[Doubt, ...] = ()
+
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
-        self._has = dict[str, None]()
+        self._has, self.links, self.lost = dict[str, None](), list[Link](), list[str]()
         phrases = sorted(self.question.phrases, key=lambda phrase: not (phrase.noun or phrase.named))
         wanted = [phrase.text for phrase in phrases if len(phrase.text) > 1][:_SEARCHES]
         yield [("search_entities", f"Looking up “{text}”.", {"query": text}) for text in wanted]
@@ -172,101 +115,153 @@ class EndpointAgenda(Agenda):
         self.question = question = with_names(self.question, names, self.language)
         more = [phrase.text for phrase in question.phrases if phrase.text not in self.searches][:_SEARCHES]
         yield [("search_entities", f"Looking up “{text}”, which is a name here.", {"query": text}) for text in more]
-        reading, final = read(question, self.searches), ""
-        pointing = question.pronoun and not reading.anchors
-        if not (pointing or question.comparative) and (reading.target or reading.anchors):
-            final = yield from self._final(reading)
-        unused = self.unused(_labels(reading, question), [anchor.text for anchor in reading.anchors], final)
-        if final and self.rows.get(final) and not reading.lost:
+        self._read()
+        pointing, final = question.pronoun and not self.anchors, ""
+        if not (pointing or question.comparative) and (self.target or self.anchors):
+            final = yield from self._final()
+        unused = self.unused(self._labels(), [anchor.text for anchor in self.anchors], final)
+        if final and self.rows.get(final) and not self.lost:
             table = self.table(final)
             counted = "COUNT(" in final and table.rows and table.rows[0][0]
             rows = int(counted.value) if counted else self.rows[final]
-            needed = (not reading.links and reading.number is None) or table.boolean is False
-            if question.noun and not reading.target:  # not of another kind than is asked for
+            needed = not (self.links or self.number) or table.boolean is False
+            if question.noun and not self.target:  # not of another kind than is asked for
                 needed |= not set(question.noun.text.split()).isdisjoint(unused)
             if not self.leaves_too_much(unused, rows=rows, all_needed=needed):
-                self.understood = Understood(unused=self.toldwords_of(unused, final))
-                yield [(FINISH, FITS, {"answer": self._sentence(reading, table)})]
+                self.understood = Understood(unused=self.told_words(unused, final), doubts=self.doubts)
+                yield [(FINISH, FITS, {"answer": self._sentence(table)})]
                 return
-        if self.state["history"] and (pointing or not (reading.target or reading.anchors)):
+        if self.state["history"] and (pointing or not (self.target or self.anchors)):
             self.note = self.told["whole"]
             return
-        left = reading.anchors[len(reading.links) :] if reading.target else ()
-        lost = reading.lost or [one.text for one in reading.anchors[len(reading.links) :] if not one.id]
-        why = [one.text for one in left] or unused or [one.text for one in reading.anchors]
+        unlinked = self.anchors[len(self.links) :]
+        lost = self.lost or [one.text for one in unlinked if not one.id]
+        why = [one.text for one in unlinked if self.target] or unused or [one.text for one in self.anchors]
         self.decline([] if lost else why, lost, () if final else list(self._has)[:_LINKS])
-        if not (reading.target or reading.anchors):
+        if not (self.target or self.anchors):
             self.note = f"{self.note} {self.told['quote']}"
 
-    def _sentence(self, reading: Reading, table: AnswerTable) -> str:
+    def _read(self) -> None:
+        """Link the phrases: the class first, that behind "which" where there is one, then names.
+
+        A phrase names a thing of that name; what looks like a name, what is most like it, or a value.
+        """
+        question, found = (
+            self.question,
+            {phrase: self.searches.get(phrase.text, NOTHING) for phrase in self.question.phrases},
+        )
+        asked, anchors = question.noun, dict[Anchor, None]()
+        for phrase in [asked] if asked else found:
+            one = first(found[phrase], of_class=True)
+            words = named_in(phrase.text, _name(one)) if one else 0
+            asked_for = phrase.noun or question.asks not in ("time", "place")  # "published" is no publisher there
+            if asked_for and words and (not phrase.named or words == len(words_of(phrase.text))):
+                self.target, asked = one, phrase
+                break
+        for phrase, search in found.items():
+            if phrase is asked or len(phrase.text) < 2:
+                continue
+            thing, unknown = first(search, of_class=False), search.rung in ("none", "near")
+            text = search.matched if search.rung == "shorter" else phrase.text
+            other = search.properties or first(search, of_class=True)
+            if phrase.whole and search.rung == "shorter":
+                anchors[Anchor(phrase.text)] = None
+            elif thing and stems(_name(thing)) == stems(text):
+                # What is called so has it as a value; what is linked to a thing of that name is something else.
+                so = self.target and not _CALLED.isdisjoint(words_of(question.text))
+                anchors[Anchor(_name(thing)) if so else Anchor(_name(thing), thing.id, exact=True)] = None
+            elif search.rung == "none" and phrase.text[:1].isupper():
+                anchors[Anchor(phrase.text)] = None
+            elif phrase.named and thing and not (unknown or other):
+                anchors[Anchor(phrase.text, thing.id)] = None
+            elif unknown and not other and phrase.text[:1].isupper():
+                self.lost.append(phrase.text)
+        if any(search.properties for search in found.values()):
+            years = [str(year) for bound, year in question.years if bound == "="]
+            named = {word for phrase in found for word in words_of(phrase.text)}
+            anchors |= {Anchor(one): None for one in (*years, *question.strict) if one.isdigit() and one not in named}
+        self.anchors = tuple(anchors)[:_ANCHORS]
+        if question.noun and not (self.target or found[question.noun].properties):
+            self.lost.append(question.noun.text)
+        if self.target:
+            told = "FILTER(!isBlank(?answer)) " if question.kind == "values" else ""  # nobody can read such a node
+            self.members = f"?answer a {self.target.id} . {told}"
+
+    def _labels(self) -> list[str]:
+        """What a query stands for: its class, the properties, the number that it sorts by."""
+        labels = [_name(self.target) if self.target else "", *(" ".join(link.names) for link in self.links)]
+        return [*labels, *self.number.names, (self.question.measure or ("",))[0]] if self.number else labels
+
+    def _sentence(self, table: AnswerTable) -> str:
         """The answer in words where a bare yes or no would not say what is so; else empty."""
         if table.boolean is None:
             return ""
-        other, link = reading.links[1]
+        other, link = [one for one in self.anchors if one.id][1], self.links[0]
         return f"✓ ({link.names[0]}: {other.text})" if table.boolean else f"✗ ({self.told['no']})"
 
-    def _final(self, reading: Reading) -> Generator[Calls, None, str]:
+    def _final(self) -> Generator[Calls, None, str]:
         """Run the query that answers, and return it; empty where something is not linked."""
         question = self.question
         if question.kind == "yes-no":
-            return (yield from self._whether(reading))
+            return (yield from self._whether())
         asked = question.noun or lexicon(self.language).classes.intersection(words_of(question.text)) - {"what"}
         listed = asked and question.asks in ("", "person")
-        if not (reading.anchors or listed or question.kind != "values" or question.measure):
+        if not (self.anchors or listed or question.kind != "values" or question.measure):
             return ""
-        narrower = f"ASK {{ ?class rdfs:subClassOf {reading.target} FILTER(?class != {reading.target}) }}"
-        if reading.target and (yield from self.holds(narrower, "Has the class subclasses, whose members it has too?")):
-            reading.members = reading.members.replace(" a ", " a/rdfs:subClassOf* ", 1)
-        pattern = reading.members
-        for place, anchor in enumerate(reading.anchors):
-            link = yield from self._linked(reading, anchor)
+        kind = self.target.id if self.target else ""
+        narrower = f"ASK {{ ?class rdfs:subClassOf {kind} FILTER(?class != {kind}) }}"
+        if kind and (yield from self.holds(narrower, "Has the class subclasses, whose members it has too?")):
+            self.members = self.members.replace(" a ", " a/rdfs:subClassOf* ", 1)
+        pattern = self.members
+        for place, anchor in enumerate(self.anchors):
+            link = yield from self._linked(anchor)
             if link is None:
                 return ""
-            reading.links.append((anchor, link))
+            self.links.append(link)
             own = {"?p": link.properties[0], "?q": link.properties[-1], "?x": f"?x{place}", "?v": f"?v{place}"}
             pattern += re.sub(r"(?<![\w<])\?[pqxv]\b", lambda one, own=own: own[one[0]], anchor.ways[link.way][1]) + " "  # type: ignore[misc]
         pattern = pattern.strip()
         final = f"SELECT DISTINCT ?answer WHERE {{ {pattern} }}"
         number_of = f"ASK {{ {pattern} FILTER(isNumeric(?answer)) }}"
-        if question.kind == "count" and (reading.target or not (yield from self.holds(number_of, "Is it a number?"))):
+        if question.kind == "count" and (self.target or not (yield from self.holds(number_of, "Is it a number?"))):
             final = f"SELECT (COUNT(DISTINCT ?answer) AS ?count) WHERE {{ {pattern} }}"
         elif question.measure:
-            reading.number = number = yield from self._number(pattern, question.measure[0])
+            self.number = number = yield from self._number(pattern, question.measure[0])
             if number is None:
                 return ""
             has = f"?answer {'/'.join(number.properties)} ?measure ."
-            reading.doubts = yield from self.parted(kept_of(pattern, has), compared=True)
+            self.doubts = yield from self.parted(kept_of(pattern, has), compared=True)
             final = best_of("?answer", f"{pattern} {has}", "?measure", question.measure[1])
         yield from self.queried(final, "This asks for it in the properties found.")
         return final
 
-    def _whether(self, reading: Reading) -> Generator[Calls, None, str]:
+    def _whether(self) -> Generator[Calls, None, str]:
         """Ask whether two things are linked by the property that the words name; all else is declined."""
-        both = [anchor for anchor in reading.anchors if anchor.id]
+        both = [anchor for anchor in self.anchors if anchor.id]
         if len(both) != 2:
             return ""
         one, other = (anchor.id for anchor in both)
         for anchor in both:
-            link = yield from self._linked(reading, anchor)
+            link = yield from self._linked(anchor)
             if link and link.way in _TO_THING and _TO_THING[link.way][0] == 1:
-                reading.links, edge = [(one, link) for one in both], link.properties[0]
+                self.links, edge = [link for _ in both], link.properties[0]
                 final = f"ASK {{ {{ {one} {edge} {other} }} UNION {{ {other} {edge} {one} }} }}"
                 yield from self.queried(final, f"Are they linked by {link.names[0]}?")
                 return final
         return ""
 
-    def _linked(self, reading: Reading, anchor: Anchor) -> Generator[Calls, None, Link | None]:
+    def _linked(self, anchor: Anchor) -> Generator[Calls, None, Link | None]:
         """The properties that fit the words left best, one before two."""
         known, question = lexicon(self.language), self.question
-        taken = known.function.union(*(words_of(one.text) for one in reading.anchors))
+        taken = known.function.union(*(words_of(one.text) for one in self.anchors))
         rest = [word for word in words_of(question.text) if word not in taken]
         thought = f"Which properties lie between {anchor.id or f'“{anchor.text}”'} and what is asked for?"
-        moment = f" FILTER({_MOMENT.format('?answer')})" if question.asks == "time" and not reading.target else ""
+        moment = f" FILTER({_MOMENT.format('?answer')})" if question.asks == "time" and not self.target else ""
         moment += " FILTER(isIRI(?answer))" if question.kind == "yes-no" else ""
-        for hops in (1, 2) if reading.target else (1,):
+        for hops in (1, 2) if self.target else (1,):
             edges = ("?p", "?q")[:hops]
             parts = [
-                f"{{ {reading.members}{pattern}{moment} BIND({way} AS ?way) }}"
+                f"{{ {self.members}{pattern}{moment} BIND({way} AS ?way) }}"
                 for way, (length, pattern) in anchor.ways.items()
                 if length == hops
             ]
@@ -276,11 +271,11 @@ class EndpointAgenda(Agenda):
             own = [one for one in links if hops == 1 and not one.properties[0].startswith(("rdfs:", "skos:"))]
             self._has |= {one.names[0]: None for one in own if one.way == 2}
             self._has |= {self.told["of"].format(word=one.names[0]): None for one in own if one.way == 1}
-            if question.asks == "place" and not reading.target:
+            if question.asks == "place" and not self.target:
                 hints = known.hints.get("place", "").split()
                 links = [one for one in links if any(hint in one.names[0].casefold() for hint in hints)]
             said = " ".join([*rest, *(known.verbs.get(word, "") for word in rest)])
-            sure = bool(reading.target) and hops == 1 and not anchor.text.isdigit()
+            sure = bool(self.target) and hops == 1 and not anchor.text.isdigit()
             if link := _best(links, said, sure=sure):
                 return link
             begins = {word[0] for word in rest}  # as forms of a verb do: "born", birth
@@ -331,15 +326,6 @@ class EndpointAgenda(Agenda):
                 )
                 found.append(Link(int(way.value), ids, names, int(members.value)))
         return found
-
-
-def _labels(reading: Reading, question: Question) -> list[str]:
-    """What a query stands for: its class, the properties, the number that it sorts by."""
-    labels = [reading.label, *(" ".join(link.names) for _, link in reading.links)]
-    if reading.number and question.measure:
-        name = question.measure[0]
-        labels += [*reading.number.names, name, QUANTITIES.get(name, "")]
-    return labels
 
 
 def _best(links: Sequence[Link], words: str, *, sure: bool) -> Link | None:
