@@ -146,11 +146,9 @@ class EndpointAgenda(Agenda):
 
         A phrase names a thing of that name; what looks like a name, what is most like it, or a value.
         """
-        question, found = (
-            self.question,
-            {phrase: self.searches.get(phrase.text, NOTHING) for phrase in self.question.phrases},
-        )
-        asked, anchors = question.noun, dict[Anchor, None]()
+        question, anchors = self.question, dict[Anchor, None]()
+        found = {phrase: self.searches.get(phrase.text, NOTHING) for phrase in question.phrases}
+        asked = question.noun
         for phrase in [asked] if asked else found:
             one = first(found[phrase], of_class=True)
             words = named_in(phrase.text, _name(one)) if one else 0
