@@ -79,12 +79,11 @@ class Anchor(NamedTuple):
 
 
 class Link(NamedTuple):
-    """How ?answer is linked to something: by one property or two, with their names; ``members`` are linked so."""
+    """How ?answer is linked to something: by one property or two, with their names."""
 
     way: int
     properties: tuple[str, ...]
     names: tuple[str, ...]
-    members: int
 
 
 def _name(one: Entity) -> str:
@@ -308,26 +307,25 @@ class EndpointAgenda(Agenda):
         return None if place is None else links[place]
 
     def _counted(self, edges: str, pattern: str, first: str, thought: str) -> Generator[Calls, None, list[Link]]:
-        """The ways that a pattern has with their properties and the number of members so linked, most first."""
+        """The ways that a pattern has with their properties, those that link most members first."""
         query = (
             f"SELECT ?way {edges} (COUNT(DISTINCT ?answer) AS ?n) WHERE {{ {pattern} }} "
             f"GROUP BY ?way {edges} ORDER BY {first}DESC(?n) LIMIT {_LIMIT}"
         )
         table = yield from self.queried(query, thought)
         found = []
-        for way, *cells, members in table.rows:
-            properties = [(id_, cell) for cell in cells if (id_ := table.entity(cell))]
-            if properties and way and members:
-                ids, names = (
-                    tuple(id_ for id_, _ in properties),
-                    tuple(table.label(cell) or id_.rpartition(":")[2] for id_, cell in properties),
-                )
-                found.append(Link(int(way.value), ids, names, int(members.value)))
+        for way, *cells, _ in table.rows:
+            properties = [
+                (id_, table.label(cell) or id_.rpartition(":")[2]) for cell in cells if (id_ := table.entity(cell))
+            ]
+            if properties and way:
+                ids, names = zip(*properties, strict=True)
+                found.append(Link(int(way.value), ids, names))
         return found
 
 
 def _best(links: Sequence[Link], words: str, *, sure: bool) -> Link | None:
-    """The link whose names fit the words best; ``sure``: where none fits, the only one will do."""
-    scores = relevance(words, [" ".join(link.names) for link in links])
-    ranked = sorted(zip(scores, links, strict=True), key=lambda one: (-round(one[0], 6), -one[1].members))
-    return ranked[0][1] if ranked and ((sure and len(ranked) == 1) or ranked[0][0] > 0) else None
+    """The link whose names fit the words best, of as good ones the commonest; ``sure``: where none, the only one."""
+    fits = [round(fit, 6) for fit in relevance(words, [" ".join(link.names) for link in links])]
+    best = max(fits, default=0.0)
+    return links[fits.index(best)] if best > 0 or (sure and len(links) == 1) else None
