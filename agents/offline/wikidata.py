@@ -43,7 +43,6 @@ _LIKELY, _SURE = 0.2, 1.0
 """Scores of a name: below the first it is no link, from the second on it is hardly anything else."""
 _RUNGS = {"exact": 1.0, "near": 0.85, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}
 _HAS = ("did ", "do ", "does ", "had ", "has ", "have ", "hat ", "hatte ", "haben ", "hatten ")  # not what it is
-_WHAT = r"(?i)\W*(?:(?:what|who) (?:is|was)|(?:was|wer) (?:ist|war)|qui est|qu[eé] es|quién es)(?: an?| the)? "
 _NOW = re.compile(r"(?i)\W*(?:is|are|ist|sind|est|es) ")
 _END = "P582"
 """End time."""
@@ -209,7 +208,7 @@ class WikidataAgenda(Agenda):
         for focus in (*filter(None, (sure, self.names[len(sure) :][:1])), ()):
             if length < self.room:
                 yield [lookup for place, name in enumerate(focus) for lookup in self._lookups(name)[: 2 - place]]
-            for one in (*self._described(focus), *self.hypotheses(focus)):
+            for one in self.hypotheses(focus):
                 probe = one.probe
                 if probe in self.tried:
                     continue
@@ -364,17 +363,21 @@ class WikidataAgenda(Agenda):
     def hypotheses(self, focus: Sequence[Segment]) -> Iterator[Hypothesis]:
         """Queries about the entities in focus (none: about a class only), which have been looked at.
 
-        The most specific come first: the last question about another name, a superlative, a qualifier, a text that is a
+        The most specific come first: the last question about another name, what a name alone is, a superlative, a qualifier, a text that is a
         value, values narrowed by a second name or class or followed further, members, values. None compares two things.
         """
         question = self.question
         if question.comparative or any(" " in one for one in question.strict):
             return
-        if self.last and len(focus) == 1 and not question.pronoun and not self.besides(focus[0]):
-            about = _asked_about(self.last)
-            if len(about) == 1:
+        if len(focus) == 1 and not question.pronoun and not self.besides(focus[0]):
+            about = _asked_about(self.last) if self.last else []
+            if self.last and len(about) == 1:
                 again = re.sub(rf"\bwd:{about[0]}\b", f"wd:{focus[0].best}", self.last.outcome.query)
                 yield Hypothesis(again, f"The last question again, about {focus[0].text}.")
+            elif question.kind == "values" and question.asks in ("", "person"):
+                for code in dict.fromkeys((self.language, "en")):
+                    told = f'wd:{focus[0].best} schema:description ?text . FILTER(LANG(?text) = "{code}")'
+                    yield Hypothesis(f"SELECT (STR(?text) AS ?answer) WHERE {{ {told} }}", "Reading what it is.")
         if self.kind and (question.measure or question.years):
             yield from self._compared(focus)
         ranked = sorted((one for name in focus for one in self._relations(name)), key=lambda one: -one.score)
@@ -584,13 +587,6 @@ class WikidataAgenda(Agenda):
             thought = f"Comparing members of the class {self.kind} by {measure}."
             best = Hypothesis(best_of("?answer", pattern, "?value", order), thought)
             yield (best if order else self._values(pattern, thought))._replace(whole=whole)
-
-    def _described(self, focus: Sequence[Segment]) -> Iterator[Hypothesis]:
-        """What one thing is, where nothing else is asked of it."""
-        if len(focus) == 1 and re.fullmatch(rf"{_WHAT}{re.escape(focus[0].text)}\W*", self.question.text):
-            for code in dict.fromkeys((self.language, "en")):
-                told = f'wd:{focus[0].best} schema:description ?text . FILTER(LANG(?text) = "{code}")'
-                yield Hypothesis(f"SELECT (STR(?text) AS ?answer) WHERE {{ {told} }}", "Reading what it is.")
 
     def _stated_by(self, query: str) -> tuple[set[str], set[str]]:
         """The labels of a query's ids, and the words of the question that name them."""

@@ -199,6 +199,11 @@ UNUSED = [
     ("Elements discovered in Sweden", ["Elements"]),  # not their symbols
     ("What was the population of Poland in 2011?", ["2011"]),
     ("What was the capital of Russia before 1918?", ["1918"]),
+    ("Which elements were discovered in the 19th century?", ["19th century"]),
+    ("Is the atomic number of tungsten 74?", ["74"]),
+    ("Who discovered the most elements?", ["most"]),
+    ("How many people live in Warsaw?", ["live"]),
+    ("Which universities did Marie Curie attend?", ["attend"]),
 ]
 
 
