@@ -363,8 +363,9 @@ class WikidataAgenda(Agenda):
     def hypotheses(self, focus: Sequence[Segment]) -> Iterator[Hypothesis]:
         """Queries about the entities in focus (none: about a class only), which have been looked at.
 
-        The most specific come first: the last question about another name, what a name alone is, a superlative, a qualifier, a text that is a
-        value, values narrowed by a second name or class or followed further, members, values. None compares two things.
+        The most specific come first: the last question about another name, what a name is, a superlative, a qualifier,
+        a text that is a value, values narrowed by a second name or class or followed further, members, values. None
+        compares two things.
         """
         question = self.question
         if question.comparative or any(" " in one for one in question.strict):
