@@ -109,7 +109,7 @@ class SkbAgenda(Agenda):
             here = (Path(mentions[0].nodes[0], (), 0.0),)
             yield from self._field([self._skb.id(node) for node in mentions[0].nodes], here)
             if reading.mentions and self.question.asks in ("", "person") and not self._left(here):
-                yield self._finished("This is what it names.", here, [self._skb.id(here[0].node)])
+                yield self._finished("This is what it names.", here, [self._skb.id(here[0].node)], "")
         if reading.afterthought:
             mentions = (*mentions, reading.afterthought)
         if reading.asked and not (mentions or reading.types or self.telling(self._left(()))):
@@ -146,7 +146,7 @@ class SkbAgenda(Agenda):
         ids = rankings[-1].ids[:1] if rankings else []
         return tuple(Mention(node, 0, 0, (self._skb.number(node),)) for node in ids)
 
-    def _left(self, paths: Sequence[Path], *read: str, query: str = "") -> tuple[str, ...]:
+    def _left(self, paths: Sequence[Path], *read: str) -> tuple[str, ...]:
         """Words of the question that neither the paths nor the texts ``read`` stand for, as ``Agenda.unused``."""
         reading, begun = self._reading, {path.node for path in paths}
         names = [one.text for one in reading.mentions if not begun.isdisjoint(one.nodes)]
@@ -154,7 +154,7 @@ class SkbAgenda(Agenda):
         names += [reading.text(sorted(path.used)) for path in paths]
         kinds = [reading.asked, *(step.target for path in paths for step in path.steps)]
         labels = [" ".join(name_words(kind)) for kind in kinds]
-        return self.unused([*labels, *names, *read], [*names, *ASKING], query)
+        return self.unused([*labels, *names, *read], [*names, *ASKING, *read], "")
 
     def _saying(self, found: Sequence[str], words: Sequence[str]) -> tuple[list[str], str]:
         """The best, and that by which they are so: where one is asked for, those whose texts say as much as the first.
@@ -222,7 +222,7 @@ class SkbAgenda(Agenda):
                 answer = "\n".join(shown)
                 answer = answer.partition(f"): {field}: ")[2] if len(holders) == 1 else answer
                 of = ", ".join(self._skb.name(number(node)) for node in holders)
-                yield self._finished(f"This is “{field}” of {of}.", paths, holders, answer, read=[field])
+                yield self._finished(f"This is “{field}” of {of}.", paths, holders, answer, field)
 
     def _hypotheses(self, mentions: Sequence[Mention]) -> list[tuple[Path, ...]]:
         """A path for each mention, all to one type; if that leads nowhere, for each mention but one, and so on."""
@@ -282,7 +282,7 @@ class SkbAgenda(Agenda):
             yield self._finished("This is their number.", paths, (), str(total))
         if total > ANSWERS or (found and not paths):
             some = f"{len(found):,} of {total:,} are listed." if len(found) < total else f"These are all {total:,}."
-            yield self._finished(some, paths, found)
+            yield self._finished(some, paths, found, "")
 
     def _best(self, paths: Sequence[Path], found: Sequence[str], lost: str) -> Iterator[Calls]:
         """What was found, ranked by the words that no path used; ``lost`` is what the paths were tried without."""
@@ -302,7 +302,7 @@ class SkbAgenda(Agenda):
         if not (lost or words) and QUERY in self._tools and len(best) == total:
             fits = f"These are all {total:,}." if total > 1 else "This is the only one."
         cut = f" {len(best)} of {total:,} are listed{told}." if len(best) < total else ""
-        yield self._finished(fits + cut, paths, best, all_needed=anything, read=[self._text(best[0])])
+        yield self._finished(fits + cut, paths, best, "", self._text(best[0]), all_needed=anything)
 
     def _none(self, paths: Sequence[Path]) -> Iterator[Calls]:
         """The end where each of several paths that are sure has ends, and none is at the end of all."""
@@ -373,59 +373,38 @@ class SkbAgenda(Agenda):
         listed = [one for place, one in enumerate(found) if place < first or one[1] == last]
         nodes = [cell.entity_id for cell, _ in listed if cell.entity_id]
         every = (yield from self._total(paths)) if paths else self._size(kind)
-        read = [name, *known.hints.values(), str(first), *(_SUMMED if total else ())]
+        read = [name, *known.hints.values(), str(first), *known.measures, *(_SUMMED if total else ())]
         if total:
             amount = float(last)
             answer = f"{round(amount, 2):.12g}" if abs(amount) >= 1 else f"{amount:.3g}"
-            of = f"{found[0][0].value} of {every:,}"
-            yield self._finished(
-                f"This is their {'sum' if total == 'SUM' else 'mean'}: of {of}.",
-                paths,
-                (),
-                answer,
-                read=read,
-                query=query,
-            )
+            said = f"This is their {'sum' if total == 'SUM' else 'mean'}: of {found[0][0].value} of {every:,}."
+            yield self._finished(said, paths, (), answer, *read)
         names_of = self._kb.named(nodes[:ANSWERS])
         labels = [names_of[node].label for node in nodes[:ANSWERS] if node in names_of]
         more = f" (+{len(nodes) - ANSWERS})" if len(nodes) > ANSWERS else ""
         whole = f" of {every:,}" if len(found) < every else ""
         among = f"{len(found):,}{whole} of type {kind}" if len(found) < self._schema.listed else f"all of type {kind}"
+        said = f"{'Lowest' if order == 'ASC' else 'Highest'} {name} among {among}."
         values = [f"{label}: {number}" for label, (_, number) in zip(labels, listed, strict=False)]
-        yield self._finished(
-            f"{'Lowest' if order == 'ASC' else 'Highest'} {name} among {among}.",
-            paths,
-            nodes,
-            f"{', '.join(values if first > 1 else labels)}{more}" + f": {last}" * (first == 1),
-            read=read,
-            query=query,
-        )
+        answer = f"{', '.join(values)}{more}" if first > 1 else f"{', '.join(labels)}{more}: {last}"
+        yield self._finished(said, paths, nodes, answer, *read)
 
     def _finished(
-        self,
-        said: str,
-        paths: Sequence[Path],
-        nodes: Sequence[str],
-        answer: str = "",
-        *,
-        read: Sequence[str] = (),
-        query: str = "",
-        all_needed: bool = True,
+        self, said: str, paths: Sequence[Path], nodes: Sequence[str], answer: str, *read: str, all_needed: bool = True
     ) -> Calls:
         """The end: the answer, or none where a word that changes what is asked was not used.
 
-        ``read`` are texts that stand for words as well, as that of the first node; ``query`` sorts or sums.
+        ``read`` are texts that stand for words as well, as that of the first node.
         """
-        unused = self._left(paths, *read, query=query)
+        unused = self._left(paths, *read)
         given_up = {word for name in self._dropped(paths) for word in name.split()} if paths else {}
         left_out = [word for word in unused if word not in given_up]
         number = self.question.kind != "count" or answer
         if not number or self.leaves_too_much(left_out, rows=0, all_needed=all_needed):
             self.decline(unused, (), self._links())
             return [(FINISH, self._before + self.note, {"nodes": []})]
-        self.understood = Understood(
-            self._worded(paths) or self._reading.asked.replace("_", " "), self.told_words(unused, query)
-        )
+        text = self._worded(paths) or self._reading.asked.replace("_", " ")
+        self.understood = Understood(text, self.told_words(unused, ""))
         return [(FINISH, self._before + said, {"nodes": list(nodes), "answer": answer})]
 
     def _counted_links(self, kind: str, paths: Sequence[Path], words: Sequence[str]) -> Step | None:
@@ -474,13 +453,8 @@ class SkbAgenda(Agenda):
             held = ", ".join(f"“{word}”: {index.holders(word):,}" for word in words) if index else ""
             fits = f"The closest by their words, not checked as facts: {len(found)} of {self._size(asked):,}."
             # "products with reviews about X" are no texts
-            yield self._finished(
-                f"{fits} Texts with {held}." if held else fits,
-                (),
-                found,
-                all_needed=bool(reading.types),
-                read=[self._text(found[0])],
-            )
+            said = f"{fits} Texts with {held}." if held else fits
+            yield self._finished(said, (), found, "", self._text(found[0]), all_needed=bool(reading.types))
 
     def _links(self) -> list[str]:
         """By what the type that is asked for, or that of the first name, is linked, and its fields; some of each."""
