@@ -58,7 +58,6 @@ _KINDS = {"time": "time", "number": "number", "person": "item", "place": "item"}
 """Kinds of the values that answer what is asked."""
 _CLASS_PATH = re.compile(r"wdt:P\d+\* wd:Q\d+")
 """The end of a path to a class and what is above it."""
-_OF_CLASS = re.compile(r"\?answer (?:\(?wdt:P\d+(?:\|wdt:P\d+)*\)?)/wdt:P\d+\* wd:(Q\d+)")
 
 
 def value_kind(value: Value) -> Literal["item", "time", "number", "text", ""]:
@@ -612,7 +611,7 @@ class WikidataAgenda(Agenda):
     def _lacks(self, query: str, unused: Sequence[str]) -> bool:
         """Whether a query leaves out too much; nothing may be of a no, of a class alone, or beside any link."""
         things = set(re.findall(r"\bwd:(Q\d+)", query))  # two say what links them
-        of_class = things == set(_OF_CLASS.findall(query)) and "ORDER BY" not in query
+        of_class = things == {self.kind} and "ORDER BY" not in query
         beside = [word for one in self.question.phrases if not one.named for word in content_words(fold(one.text))]
         unsaid = len(things) < 2 and bool(beside) and set(map(fold, unused)).issuperset(self.telling(beside))
         false, link = self.table(query).boolean is False, "?link" in query
