@@ -205,14 +205,18 @@ class Agenda(ABC):
         light = known.light - set(map(fold, known.adjectives))
         return [word for word in words if fold(word) not in light and not word.isdigit()]
 
+    def turns(self, unused: Sequence[str]) -> bool:
+        """Whether words that are left out make another question of it, as a year does or "not"."""
+        return not {*self.question.strict, *(str(year) for _, year in self.question.years)}.isdisjoint(unused)
+
     def leaves_too_much(self, unused: Sequence[str], *, rows: int, all_needed: bool) -> bool:
         """Whether so much of the question is left out that the rows of a query are hardly its answer.
 
-        That is what makes another question of it, as a year does; a name; several words that say something; or one,
-        where the rows are many or ``all_needed`` says so.
+        That is what makes another question of it; a name; several words that say something; or one, where the rows are
+        many or ``all_needed`` says so.
         """
         question = self.question
-        if not {*question.strict, *(str(year) for _, year in question.years)}.isdisjoint(unused):
+        if self.turns(unused):
             return True
         left_out = self.telling(unused)
         phrases = (phrase.text for phrase in question.phrases if phrase.named)

@@ -398,9 +398,8 @@ class SkbAgenda(Agenda):
         """
         unused = self._left(paths, *read)
         given_up = {word for name in self._dropped(paths) for word in name.split()} if paths else {}
-        left_out = [word for word in unused if word not in given_up]
-        number = self.question.kind != "count" or answer
-        if not number or self.leaves_too_much(left_out, rows=0, all_needed=all_needed):
+        lacks = self.telling([word for word in unused if word not in given_up])
+        if self.turns(unused) or (all_needed and lacks) or (self.question.kind == "count" and not answer):
             self.decline(unused, (), self._links())
             return [(FINISH, self._before + self.note, {"nodes": []})]
         text = self._worded(paths) or self._reading.asked.replace("_", " ")

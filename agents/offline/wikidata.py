@@ -243,7 +243,8 @@ class WikidataAgenda(Agenda):
     def _split(self, searched: Sequence[Phrase]) -> Question:
         """The question with phrases that were not found cut to the parts that were; the rest is to be searched for.
 
-        Of what was not found at all in a language with endings, the last letter: names are found by their beginning.
+        Of what was not found at all the last word is cut off, or, in a language with endings, the last letter: names
+        are found by their beginning.
         """
         names, whole = list[str](), set[Phrase]()
         for phrase in searched:
@@ -254,11 +255,17 @@ class WikidataAgenda(Agenda):
             names += found.matched.split(" | ")
         phrases = [replace(one, whole=True) if one in whole else one for one in self.question.phrases]
         question = with_names(replace(self.question, phrases=tuple(phrases)), names, self.language)
-        if not lexicon(self.language).inflected:
-            return question
-        lost = [one for one in question.phrases if (self._found(one) or NOTHING).rung in ("none", "fulltext")]
-        shorter = (replace(one, text=one.text[:-1]) if one in lost else one for one in question.phrases)
-        return replace(question, phrases=tuple(shorter))
+        cut = list[Phrase]()
+        for one in question.phrases:
+            *others, last = one.text.split()
+            if one not in searched or (self._found(one) or NOTHING).rung not in ("none", "fulltext"):
+                cut.append(one)
+            elif lexicon(self.language).inflected:
+                cut.append(replace(one, text=one.text[:-1]))
+            else:
+                rest = [replace(one, text=" ".join(others))] if others else []
+                cut += [*rest, Phrase(last, one.named, one.noun and not rest)]
+        return replace(question, phrases=tuple(cut))
 
     def _link(self, extra: Sequence[Phrase]) -> None:
         """Link the phrases to what was found, and a pronoun to what the last turn was about."""
@@ -407,31 +414,32 @@ class WikidataAgenda(Agenda):
         question, cut = self.question, self.besides(focus)
         noun = not question.asks and any(one.noun and one.items and not one.properties for one in cut)
         wanted, classes = _KINDS.get(question.asks, ""), self.words.each((INSTANCE_OF, SUBCLASS_OF))
-        seen = {edge.property.id for way in ("out", "in") for edge in self.edges.get((focus.best, way), ())}
-        for direction in ("out", "in"):
-            said = [one for one in cut if direction == "out" or not one.noun]  # "countries" are no things of a country
-            hits, groups = property_hits(said), dict[str, list[Statement]]()
-            for edge in self.edges.get((focus.best, direction), ()):
-                groups.setdefault(edge.property.id, []).append(edge)
-            for name, (hit, _) in hits.items() if direction == "in" else ():
-                if name not in seen and hit.datatype == "wikibase-item":
-                    groups[name] = []
-            labels = [edges[0].property.label if edges else hits[name][0].label for name, edges in groups.items()]
-            fits = fit(f"{' '.join(one.text for one in said)} {question.hint}", labels)
-            for (name, edges), label, score in zip(groups.items(), labels, fits, strict=True):
-                _, found = hits.get(name, (None, 0.0))
-                relation = Relation(focus.best, name, label, direction, tuple(edges))
-                dated = wanted == "time" and "time" in relation.kinds
-                total = score + found - 0.6 * (not edges) - 0.5 * (name in classes)
-                if wanted:
-                    named = question.asks != "place" or any(relevance(fold(question.hint), [fold(label)]))
-                    total += 0.4 if named and wanted in relation.kinds else -0.4
-                fitting = dated if wanted == "time" else wanted != "item" or relation.kinds != {"time"}
-                if noun and edges and "item" not in relation.kinds:
-                    continue  # members of a class are asked for
-                answers = fitting or not edges or question.kind == "yes-no"
-                if answers and total >= _ENOUGH and (score + found > 0 or dated):
-                    yield replace(relation, score=total)
+        heard = {"out": cut, "in": [one for one in cut if not one.noun]}  # "which countries" are no things of a country
+        hits = {way: property_hits(said) for way, said in heard.items()}
+        groups: dict[tuple[str, str], list[Statement]] = {}
+        for way in heard:
+            for edge in self.edges.get((focus.best, way), ()):
+                groups.setdefault((edge.property.id, way), []).append(edge)
+        for name, (hit, _) in hits["in"].items():
+            if groups.keys().isdisjoint({(name, "out"), (name, "in")}) and hit.datatype == "wikibase-item":
+                groups[name, "in"] = []
+        labels = [edges[0].property.label if edges else hits["in"][key[0]][0].label for key, edges in groups.items()]
+        words = {way: " ".join([*(one.text for one in said), question.hint]) for way, said in heard.items()}
+        fits = {way: fit(text, labels) for way, text in words.items()}
+        for place, ((name, way), edges) in enumerate(groups.items()):
+            relation = Relation(focus.best, name, labels[place], way, tuple(edges))
+            score = fits[way][place] + hits[way].get(name, (None, 0.0))[1]
+            dated = wanted == "time" and "time" in relation.kinds
+            total = score - 0.6 * (not edges) - 0.5 * (name in classes)
+            if wanted:
+                named = question.asks != "place" or any(relevance(fold(question.hint), [fold(relation.label)]))
+                total += 0.4 if named and wanted in relation.kinds else -0.4
+            fitting = dated if wanted == "time" else wanted != "item" or relation.kinds != {"time"}
+            if noun and edges and "item" not in relation.kinds:
+                continue  # members of a class are asked for
+            answers = fitting or not edges or question.kind == "yes-no"
+            if answers and total >= _ENOUGH and (score > 0 or dated):
+                yield replace(relation, score=total)
 
     def _narrowed(self, relation: Relation, name: Segment) -> Iterator[Hypothesis]:
         """Of what a relation links: what a second name is linked to; what is of the class; what lies further on."""
@@ -487,14 +495,19 @@ class WikidataAgenda(Agenda):
 
     def _in_year(self, relation: Relation) -> Iterator[Hypothesis]:
         """What a relation links by statements of the year that the question names, as winners of a prize then."""
-        years = [str(year) for sign, year in self.question.years if sign == "=" and self.question.asks != "time"]
-        told = chain.from_iterable(edge.qualifiers for edge in relation.edges)
-        dates = [one.property.id for one in told if value_kind(one.value) == "time" and one.value.text[:4] in years]
-        when = next(iter(dates), self.words.of(_WHEN) if relation.direction == "in" else "")
-        if when and len(years) == 1:
+        question = self.question
+        years = [str(year) for sign, year in question.years if sign == "=" and question.asks != "time"]
+        facts = [*chain.from_iterable(edge.qualifiers for edge in relation.edges), *self._out(relation.entity)]
+        dates = [one for one in facts if value_kind(one.value) == "time" and one.value.text[:4] in years]
+        when = self.words.of(_WHEN) if relation.direction == "in" else ""
+        if len(years) == 1 and (dates or when):
             thought = f"{relation.label} ({relation.property_id}) fits the question, in {years[0]}."
-            dated = f"?statement pq:{when} ?date . FILTER(YEAR(?date) = {years[0]})"
-            yield self._values(f"{relation.statement()} . {dated}", thought)
+            dated = f"?statement pq:{when} ?date ."
+            if dates and isinstance(dates[0], Statement):  # as when something was discovered
+                dated = f"wd:{relation.entity} wdt:{dates[0].property.id} ?date ."
+            elif dates:
+                dated = f"?statement pq:{dates[0].property.id} ?date ."
+            yield self._values(f"{relation.statement()} . {dated} FILTER(YEAR(?date) = {years[0]})", thought)
 
     def _qualified(self, focus: Segment) -> Iterator[Hypothesis]:
         """A qualifier that is asked for, as when a prize was received, or with whom."""
