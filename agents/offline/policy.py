@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any
 
 from rapidfuzz import fuzz
@@ -254,27 +254,23 @@ class Agenda(ABC):
 def with_names(question: Question, names: Iterable[str], language: str) -> Question:
     """The question with those of the names that it has whole as phrases of their own, the longest first.
 
-    Phrases that are marked as whole stay as they are; what is left of others is a phrase.
+    Phrases that are marked as whole stay as they are; the words on either side of a name are phrases too.
     """
-    text, phrases = f" {' '.join(stems(question.text))} ", list(question.phrases)
+    text, phrases, function = f" {' '.join(stems(question.text))} ", list(question.phrases), lexicon(language).function
     for name in sorted(set(names) - {""}, key=lambda one: (-len(one), one)):
         words = stems(name)
-        within = {*words}.issuperset
         cut = [one for one in phrases if not one.whole and {*words} & {*stems(one.text)}]
         cut = [one for one in cut if not one.noun or {*words} <= {*stems(one.text)}]
         if not cut or f" {' '.join(words)} " not in text:
             continue
-        noun = any(one.noun and within(stems(one.text)[:1]) for one in cut)
-        left = []
+        pieces, apart = list[Phrase](), Phrase(name, any(one.named for one in cut), whole=True)
         for one in cut:
-            rest = " ".join(word for word in one.text.split() if not within(stems(word)))
-            said = set(words_of(rest)) - lexicon(language).function
-            left += [replace(one, text=rest, noun=one.noun and not noun)] if said else []
-        own = [word for word in cut[0].text.split() if within(stems(word))]
-        whole = " ".join(own) if len(cut) == 1 else name
-        place = phrases.index(cut[0])
+            for said, run in groupby(one.text.split(), lambda word: {*stems(word)} <= {*words}):  # noqa: B023
+                rest = [word for word in run if said or word.casefold() not in function]
+                piece = replace(one, text=" ".join(rest), noun=one.noun and not pieces, whole=said)
+                pieces += [apart] if said and len(cut) > 1 else [piece] if rest else []
+        phrases[phrases.index(cut[0]) : phrases.index(cut[0])] = pieces
         phrases = [one for one in phrases if one not in cut]
-        phrases[place:place] = [Phrase(whole, any(one.named for one in cut), noun, whole=True), *left]
     return replace(question, phrases=tuple(dict.fromkeys(phrases)))
 
 

@@ -302,7 +302,8 @@ class SkbAgenda(Agenda):
         if not (lost or words) and QUERY in self._tools and len(best) == total:
             fits = f"These are all {total:,}." if total > 1 else "This is the only one."
         cut = f" {len(best)} of {total:,} are listed{told}." if len(best) < total else ""
-        yield self._finished(fits + cut, paths, best, "", self._text(best[0]), all_needed=anything)
+        guess = anything and words == self.telling(self._left(paths, self._text(best[0])))
+        yield self._finished(fits + cut, paths, best, "", self._text(best[0]), all_needed=guess)
 
     def _none(self, paths: Sequence[Path]) -> Iterator[Calls]:
         """The end where each of several paths that are sure has ends, and none is at the end of all."""
@@ -451,9 +452,10 @@ class SkbAgenda(Agenda):
             found, _ = self._saying(found, words)
             held = ", ".join(f"“{word}”: {index.holders(word):,}" for word in words) if index else ""
             fits = f"The closest by their words, not checked as facts: {len(found)} of {self._size(asked):,}."
-            # "products with reviews about X" are no texts
             said = f"{fits} Texts with {held}." if held else fits
-            yield self._finished(said, (), found, "", self._text(found[0]), all_needed=bool(reading.types))
+            # "products with reviews about X" are no texts
+            guess = reading.types and words == self.telling(self._left((), self._text(found[0])))
+            yield self._finished(said, (), found, "", self._text(found[0]), all_needed=bool(guess))
 
     def _links(self) -> list[str]:
         """By what the type that is asked for, or that of the first name, is linked, and its fields; some of each."""

@@ -252,7 +252,7 @@ class WikidataAgenda(Agenda):
             if found.rung == "exact":
                 whole.add(phrase)
             names += [name for one in (*found.entities, *found.properties) for name in (one.label, one.alias)]
-            names += found.matched.split(" | ")
+            names += found.matched.split(" | ") if found.rung == "shorter" else ()
         phrases = [replace(one, whole=True) if one in whole else one for one in self.question.phrases]
         question = with_names(replace(self.question, phrases=tuple(phrases)), names, self.language)
         cut = list[Phrase]()
