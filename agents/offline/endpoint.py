@@ -50,13 +50,10 @@ _TO_VALUE = {
 }
 
 
-def _is_class(one: Entity) -> bool:
-    return bool(re.match(r"class(?:;|$)", one.description))
-
-
 def first(search: SearchResult, *, of_class: bool) -> Entity | None:
     """The first class that a search found, or the first thing that is none."""
-    return next((one for one in search.entities if _is_class(one) is of_class), None)
+    found = (one for one in search.entities if bool(re.match(r"class(?:;|$)", one.description)) is of_class)
+    return next(found, None)
 
 
 class Anchor(NamedTuple):
@@ -109,8 +106,8 @@ class EndpointAgenda(Agenda):
         phrases = sorted(self.question.phrases, key=lambda phrase: not (phrase.noun or phrase.named))
         wanted = [phrase.text for phrase in phrases if len(phrase.text) > 1][:_SEARCHES]
         yield [("search_entities", f"Looking up “{text}”.", {"query": text}) for text in wanted]
-        things = [one for found in self.searches.values() for one in found.entities if not _is_class(one)]
-        names = (name for one in things for name in (one.label, one.alias))
+        found = (one for search in self.searches.values() for one in (*search.entities, *search.properties))
+        names = (name for one in found for name in (one.label, one.alias))
         self.question = question = with_names(self.question, names, self.language)
         more = [phrase.text for phrase in question.phrases if phrase.text not in self.searches][:_SEARCHES]
         yield [("search_entities", f"Looking up “{text}”, which is a name here.", {"query": text}) for text in more]
