@@ -375,6 +375,7 @@ class SkbAgenda(Agenda):
         nodes = [cell.entity_id for cell, _ in listed if cell.entity_id]
         every = (yield from self._total(paths)) if paths else self._size(kind)
         read = [name, *known.hints.values(), str(first), *known.measures, *(_SUMMED if total else ())]
+        read += [word for word in left if any(part.startswith(singular(word)) for part in name_words(name))]
         if total:
             amount = float(last)
             answer = f"{round(amount, 2):.12g}" if abs(amount) >= 1 else f"{amount:.3g}"
@@ -397,10 +398,11 @@ class SkbAgenda(Agenda):
 
         ``read`` are texts that stand for words as well, as that of the first node.
         """
-        unused = self._left(paths, *read)
+        uncounted = self.question.kind == "count" and not answer
+        unused = self._left(paths, *(() if uncounted else read))
         given_up = {word for name in self._dropped(paths) for word in name.split()} if paths else {}
         lacks = self.telling([word for word in unused if word not in given_up])
-        if self.turns(unused) or (all_needed and lacks) or (self.question.kind == "count" and not answer):
+        if uncounted or self.turns(unused) or (all_needed and lacks):
             self.decline(unused, (), self._links())
             return [(FINISH, self._before + self.note, {"nodes": []})]
         text = self._worded(paths) or self._reading.asked.replace("_", " ")
