@@ -137,11 +137,6 @@ class Agenda(ABC):
         doubt = Doubt("compared" if compared else "class", f"{kept:,} / {every:,}")
         return (doubt,) if (kept if compared else 2 * kept) < every else ()
 
-    def is_number(self, query: str) -> bool:
-        """Whether the first row of a query that was run has a number."""
-        cells = [cell for row in self.table(query).rows[:1] for cell in row if cell]
-        return any((cell.datatype or "").endswith(("#decimal", "#integer", "#double")) for cell in cells)
-
     def holds(self, query: str, thought: str) -> Generator[Calls, None, bool]:
         """Whether an ASK query is true."""
         return bool((yield from self.queried(query, thought)).boolean)
@@ -190,13 +185,12 @@ class Agenda(ABC):
     def told_words(self, unused: Sequence[str], query: str) -> tuple[str, ...]:
         """Those of the words that a query leaves out that mean something beside it, and a second question word.
 
-        Neither words of little meaning do, nor what the question word says ("in which year"), nor a superlative that
+        Neither words of little meaning do, nor what the question word or "how high" asks for, nor a superlative that
         sorts.
         """
         words, question = lexicon(self.language), self.question
-        said = {*words.light, *question.hint.split(), *(words.measures if "ORDER BY" in query else ())}
-        if query in self.rows and self.is_number(query):
-            said.update(words.adjectives.values())  # "how high" is how much
+        said = {*words.light, *question.hint.split(), *words.adjectives.values()}
+        said |= words.measures.keys() if "ORDER BY" in query else set()
         return (*(one for one in unused if said.isdisjoint((one, fold(one)))), *question.second)
 
     def telling(self, words: Iterable[str]) -> list[str]:

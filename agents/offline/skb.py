@@ -467,7 +467,7 @@ class SkbAgenda(Agenda):
         start, end = self._skb.type_range(kind) if kind else (0, 0)
         stated = chain.from_iterable(self._skb.documents[node].items() for node in range(start, end)[:_BY_TEXT])
         fields = dict.fromkeys(name for name, value in stated if value not in ("", None))
-        return [*list(links)[:_LINKS], *list(fields)[:_LINKS]]
+        return [*dict.fromkeys([*list(links)[:_LINKS], *list(fields)[:_LINKS]])]
 
     def _text(self, node: str) -> str:
         """A node's name and the values of its fields."""
