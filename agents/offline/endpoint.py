@@ -153,11 +153,11 @@ class EndpointAgenda(Agenda):
                 self.target, asked = one, phrase
                 break
         for phrase, search in found.items():
-            if phrase is asked or len(phrase.text) < 2:
-                continue
-            thing, unknown = first(search, of_class=False), search.rung in ("none", "near")
+            thing, kind = first(search, of_class=False), first(search, of_class=True)
+            if phrase is asked or len(phrase.text) < 2 or (kind and stems(_name(kind)) == stems(phrase.text)):
+                continue  # a class is nothing that another thing is linked to
             text = search.matched if search.rung == "shorter" else phrase.text
-            other = search.properties or first(search, of_class=True)
+            other, unknown = search.properties or kind, search.rung in ("none", "near")
             if phrase.whole and search.rung == "shorter":
                 anchors[Anchor(phrase.text)] = None
             elif thing and stems(_name(thing)) == stems(text):

@@ -43,6 +43,7 @@ _LIKELY, _SURE = 0.2, 1.0
 """Scores of a name: below the first it is no link, from the second on it is hardly anything else."""
 _RUNGS = {"exact": 1.0, "near": 0.85, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}
 _HAS = ("did ", "do ", "does ", "had ", "has ", "have ", "hat ", "hatte ", "haben ", "hatten ")  # not what it is
+_WHAT = r"(?i)\W*(?:(?:what|who) (?:is|was)|(?:was|wer) (?:ist|war)|qui est|qu[eé] es|quién es)(?: an?| the)? "
 _NOW = re.compile(r"(?i)\W*(?:is|are|ist|sind|est|es) ")
 _END = "P582"
 """End time."""
@@ -381,7 +382,7 @@ class WikidataAgenda(Agenda):
             if self.last and len(about) == 1:
                 again = re.sub(rf"\bwd:{about[0]}\b", f"wd:{focus[0].best}", self.last.outcome.query)
                 yield Hypothesis(again, f"The last question again, about {focus[0].text}.")
-            elif question.kind == "values" and question.asks in ("", "person"):
+            elif re.fullmatch(rf"{_WHAT}{re.escape(focus[0].text)}\W*", question.text):
                 for code in dict.fromkeys((self.language, "en")):
                     told = f'wd:{focus[0].best} schema:description ?text . FILTER(LANG(?text) = "{code}")'
                     yield Hypothesis(f"SELECT (STR(?text) AS ?answer) WHERE {{ {told} }}", "Reading what it is.")
