@@ -300,7 +300,7 @@ class WikidataAgenda(Agenda):
         for step in (*self.steps_of("get_entry"), *self.steps_of("search_neighbors")):
             entity, data = str(step.call.arguments["entity_id"]), self.data_of(step)
             if isinstance(data, Entry):
-                found.setdefault((entity, "out"), []).extend((*data.statements, *data.identifiers))
+                found.setdefault((entity, "out"), []).extend(data.statements)
             elif isinstance(data, Neighborhood):
                 for edge in data.edges:
                     found.setdefault((entity, edge.direction), []).append(Statement(edge.relation, edge.neighbor))
