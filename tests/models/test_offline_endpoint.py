@@ -270,7 +270,7 @@ def test_a_german_catalogue_is_asked_as_its_readers_do(catalogue: Agent, questio
 def test_a_superlative_gives_all_that_tie_and_says_of_how_many(catalogue: Agent):
     outcome = ask(catalogue, "Welche Werke haben die meisten Seiten?").outcome
     assert sorted(outcome.text.split(", ")) == ["Der stille Gipfel", "Die Grüße"]  # both of 312 pages
-    assert [(one.kind, one.about) for one in outcome.doubts] == [("compared", "3 / 5")]
+    assert ("compared", "3 / 5") in [(one.kind, one.about) for one in outcome.doubts]
 
 
 @pytest.mark.parametrize(
