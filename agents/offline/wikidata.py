@@ -70,6 +70,11 @@ def value_kind(value: Value) -> Literal["item", "time", "number", "text", ""]:
     return "number" if value.datatype in ("quantity", "decimal", "integer", "double") else "text"
 
 
+def facts_of(edge: Statement) -> tuple[Statement | Qualifier, ...]:
+    """A statement and its qualifiers."""
+    return (edge, *edge.qualifiers)
+
+
 @dataclass(frozen=True)
 class Segment:
     """Words of the question with what a search for them found; ``named`` and ``noun`` as of a Phrase."""
@@ -498,17 +503,16 @@ class WikidataAgenda(Agenda):
         """What a relation links by statements of the year that the question names, as winners of a prize then."""
         question = self.question
         years = [str(year) for sign, year in question.years if sign == "=" and question.asks != "time"]
-        facts = [*chain.from_iterable(edge.qualifiers for edge in relation.edges), *self._out(relation.entity)]
+        facts: list[Statement | Qualifier] = [one for edge in relation.edges for one in edge.qualifiers]
+        heard = fold(question.text)  # as when something was discovered
+        facts += [one for one in self._out(relation.entity) if any(relevance(heard, [fold(one.property.label)]))]
         dates = [one for one in facts if value_kind(one.value) == "time" and one.value.text[:4] in years]
-        when = self.words.of(_WHEN) if relation.direction == "in" else ""
-        if len(years) == 1 and (dates or when):
+        when = dates[0].property.id if dates else self.words.of(_WHEN) if relation.direction == "in" else ""
+        if len(years) == 1 and when:
             thought = f"{relation.label} ({relation.property_id}) fits the question, in {years[0]}."
-            dated = f"?statement pq:{when} ?date ."
-            if dates and isinstance(dates[0], Statement):  # as when something was discovered
-                dated = f"wd:{relation.entity} wdt:{dates[0].property.id} ?date ."
-            elif dates:
-                dated = f"?statement pq:{dates[0].property.id} ?date ."
-            yield self._values(f"{relation.statement()} . {dated} FILTER(YEAR(?date) = {years[0]})", thought)
+            own = bool(dates) and isinstance(dates[0], Statement)
+            dated = f"wd:{relation.entity} wdt:{when}" if own else f"?statement pq:{when}"
+            yield self._values(f"{relation.statement()} . {dated} ?date . FILTER(YEAR(?date) = {years[0]})", thought)
 
     def _qualified(self, focus: Segment) -> Iterator[Hypothesis]:
         """A qualifier that is asked for, as when a prize was received, or with whom."""
@@ -614,7 +618,7 @@ class WikidataAgenda(Agenda):
             if segment.rung != "fulltext" and (things or fold(segment.text) in map(fold, called)):
                 named |= set(fold(segment.text).split())
         for edge in chain.from_iterable(self.edges.values()):
-            for fact in (edge, *edge.qualifiers):
+            for fact in facts_of(edge):
                 labels |= {fact.property.label} if fact.property.id in ids else set()
                 labels |= {fact.value.text} if fact.value.id in ids else set()
         kinds = [fold(one.value.text) for one in self._out(*ids) if one.property.id == self.words.of(INSTANCE_OF)]
@@ -658,7 +662,7 @@ class WikidataAgenda(Agenda):
                 for one in asked
                 if one.qualifiers and value_kind(one.value) == "number" and one.value.text in values
             ]
-        facts = [fact for edge in told for fact in (edge, *(edge.qualifiers if edge.property.id not in life else ()))]
+        facts = [fact for edge in told for fact in facts_of(edge)[: 1 if edge.property.id in life else None]]
         names = dict[str, str]()
         if (language := self.context.answer_language) != self.language:
             shown = [one for fact in facts for one in (fact.property.id, fact.value.id) if one]
