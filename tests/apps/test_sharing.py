@@ -16,9 +16,10 @@ import kbnav
 from kbnav.answers.tables import Absence, AnswerTable, Term
 from kbnav.apps.bot.wikitext import Style, reply_text
 from kbnav.apps.cli import app
-from kbnav.apps.console import answer_record, phrases, print_answer
+from kbnav.apps.console import answer_record, print_answer
 from kbnav.apps.secrets import Secrets
 from kbnav.apps.sharing import SharedAnswer, shared_page
+from kbnav.apps.texts import Texts
 from kbnav.errors import ServiceError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.evidence import Evidence, Provenance
@@ -135,7 +136,7 @@ def test_no_zero_and_nothing_say_which_on_every_door(mini_home, mini_kb, query, 
     run, absence = answer.run, answer.absence
     assert absence is not None
     assert absence.kind == kind
-    said = vars(phrases("absence", "en"))[kind]
+    said = Texts("en")(f"absent.{kind.replace(' ', '_')}")
     assert answer_record(run, "")["absence"]["kind"] == kind
     out = io.StringIO()
     print_answer(Console(file=out, width=400), run, "")

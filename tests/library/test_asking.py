@@ -96,6 +96,11 @@ def test_an_answer_has_text_rows_query_steps_and_a_saved_run(kb):
     assert (answer.unused, happy.unused, happy.model_dump(mode="json")["unused"]) == ((), ("happy",), ["happy"])
 
 
+def test_a_language_that_is_none_is_refused_with_some_that_are(kb):
+    with pytest.raises(kbnav.errors.UsageError, match="'xx' is no code of a language, such as en, de"):
+        kbnav.ask("Who discovered polonium?", kb=kb, language="xx")
+
+
 @pytest.mark.parametrize(
     ("question", "language", "text"),
     [

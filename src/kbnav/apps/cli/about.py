@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kbnav.answers.language import plural
 from kbnav.apps.cli.options import Json, Kbs, argument, load
 from kbnav.apps.cli.terminal import print_json
 from kbnav.apps.console import printable
@@ -140,7 +141,7 @@ def _check(settings: Settings, *, as_json: bool) -> dict[str, Any]:
             findings.append(finding)
             if as_json:
                 continue
-            cost = f"{finding.seconds:.1f} s" + (f", {_requests(finding.requests)}" if finding.requests else "")
+            cost = f"{finding.seconds:.1f} s" + (f", {plural(finding.requests, 'request')}" if finding.requests else "")
             print(f"{_MARKS[finding.verdict]} {finding.what:<12} {printable(finding.says)} ({cost})")
             if finding.remedy and finding.verdict != "works":
                 print(indent(f"→ {printable(finding.remedy)}", "  "))
@@ -152,7 +153,8 @@ def _check(settings: Settings, *, as_json: bool) -> dict[str, Any]:
             known = f"{verdict}; " if lacking else ""
             verdict = f"{known}there was no time to try: {', '.join(untried)}"
         seconds = sum(one.seconds for one in findings)
-        print(f"{verdict}; {_requests(sum(one.requests for one in findings))}, {seconds:.1f} s")
+        requests = plural(sum(one.requests for one in findings), "request")
+        print(f"{verdict}; {requests}, {seconds:.1f} s")
     checks = [asdict(one) for one in findings]
     return {"kb": settings.kb, "kind": kind, "lacking": lacking, "checks": checks}
 
@@ -163,10 +165,6 @@ _KINDS = {
     "sparql": "a SPARQL endpoint",
     "skb": "a local knowledge base (SKB)",
 }
-
-
-def _requests(count: int) -> str:
-    return f"{count} request{'s' if count != 1 else ''}"
 
 
 def config(
