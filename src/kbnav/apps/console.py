@@ -149,18 +149,21 @@ def print_answer(console: Console, run: Run, query_page: str) -> None:
             console.print("(the link asks live Wikidata, which may know more than this copy)", style="dim")
 
 
-def _reading_lines(outcome: Outcome, texts: Texts) -> Iterator[str]:
+def _reading_lines(run: Run, texts: Texts) -> Iterator[str]:
     """How the question was read, where no query says so; what of it was not used; what can be asked instead."""
-    read = outcome.understood or Understood()
+    outcome = run.outcome
+    read, none = outcome.understood or Understood(), outcome.status == "no answer"
     numbers = [one.about.split(", ") for one in outcome.doubts if one.kind == "number"]
     unused = [word for word in dict.fromkeys(chain(read.unused, *numbers)) if word not in outcome.note]
     if read.text and not outcome.query:
         yield texts("read.as", text=read.text)
     if unused:
-        key = "read.unread" if outcome.status == "no answer" else "read.unused"
-        yield texts(key, words=", ".join(texts("read.word", word=word) for word in unused))
-    if read.instead:
-        yield " ".join((texts("read.instead"), *(texts("read.word", word=question) for question in read.instead)))
+        words = ", ".join(texts("read.word", word=word) for word in unused)
+        yield texts("read.unread" if none else "read.unused", words=words)
+    known = EXAMPLES.get(str(run.settings.get("kb")), ()) if none and run.model == OFFLINE else ()
+    nearest = sorted(known, key=lambda one: -relevance(run.question, [one])[0])[:3]
+    if instead := read.instead or nearest:
+        yield "\n  ".join((texts("read.instead"), *instead))
 
 
 def _doubt_line(doubt: Doubt, run: Run, texts: Texts) -> str:
@@ -187,12 +190,9 @@ def _answer_lines(run: Run) -> RenderableType:
         parts.append(Text(printable(note), style="yellow"))
     if outcome.absence:
         parts.append(Text(printable(absence_text(outcome.absence, run.language)), style="yellow"))
-    parts += [Text(printable(line), style="dim") for line in _reading_lines(outcome, texts)]
+    parts += [Text(printable(line), style="dim") for line in _reading_lines(run, texts)]
     doubts = [_doubt_line(doubt, run, texts) for doubt in outcome.doubts if doubt.kind != "number"]
     parts += [Text(f"! {printable(line)}", style="yellow") for line in doubts]
-    if outcome.status == "no answer" and run.model == OFFLINE and (known := EXAMPLES.get(str(run.settings.get("kb")))):
-        nearest = sorted(known, key=lambda one: -relevance(run.question, [one])[0])
-        parts.append(Text("\n  ".join((texts("read.instead"), *nearest[:3])), style="dim"))
     if outcome.error:
         parts.append(Text(printable(outcome.error), style="dim"))
     if outcome.table is not None and outcome.table.boolean is not None:
@@ -210,14 +210,20 @@ def _answer_lines(run: Run) -> RenderableType:
 
 def table_lines(table: AnswerTable, texts: Texts | None = None) -> RenderableType:
     """The first rows of a table, ids with their labels, and how many there are; in English without ``texts``."""
-    grid = Table(show_header=True, header_style="bold")
-    for column in table.columns:
-        grid.add_column(Text(printable(column)), overflow="fold")
-    for row in table.rows[:ROWS]:
-        grid.add_row(*(Text(printable(readable_text(cell, table, 200))) for cell in row))
+    rows = [[readable_text(cell, table, 200) for cell in row] for row in table.rows[:ROWS]]
     texts, count = texts or Texts("en"), len(table.rows)
     total = texts("rows.some", first=1, last=ROWS, total=count) if count > ROWS else texts("rows.all", n=count)
-    return Group(grid, Text(total, style="dim"))
+    return Group(_grid(table.columns, rows), Text(total, style="dim"))
+
+
+def _grid(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    grid = Table(show_header=True, header_style="bold")
+    for column in columns:
+        number = column in ("rank", "score")
+        grid.add_column(Text(printable(column)), overflow="fold", justify="right" if number else "left")
+    for row in rows:
+        grid.add_row(*(Text(printable(cell)) for cell in row))
+    return grid
 
 
 _BASIS: Mapping[str, str] = MappingProxyType({"": "knowledge base", "generated": "the model's own word"})
@@ -229,13 +235,8 @@ def ranking_lines(ranking: Ranking) -> RenderableType:
     worded = any(node.basis for node in chosen.nodes)
     scores = ["score"] if ranking.scored else []
     columns = ["rank", "name", "id", "type", *scores, *(["basis"] if worded else [])]
-    grid = Table(show_header=True, header_style="bold")
-    for column in columns:
-        grid.add_column(column, overflow="fold", justify="right" if column in ("rank", "score") else "left")
-    for record in chosen.records()[:ROWS]:
-        shown = record | {"basis": _BASIS[record["basis"]]}
-        grid.add_row(*(Text(printable(str(shown[column]))) for column in columns))
-    lines: list[RenderableType] = [grid]
+    shown = [record | {"basis": _BASIS[record["basis"]]} for record in chosen.records()[:ROWS]]
+    lines: list[RenderableType] = [_grid(columns, [[str(one[column]) for column in columns] for one in shown])]
     if len(chosen) > ROWS:
         lines.append(Text(f"{len(chosen)} nodes, the first {ROWS} shown", style="dim"))
     if len(ranking) > len(chosen):

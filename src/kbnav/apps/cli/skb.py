@@ -56,10 +56,9 @@ Repeated = Annotated[
     typer.Option(help="Rows of one id: the first or the last is taken whole, all are made one, or the build stops."),
 ]
 Bad = Literal["stop", "skip"]
-BadLines = Annotated[Bad, flag("--bad", "A line that cannot be read ends the build, or goes into SKB.bad.jsonl.")]
-BadOfUpdate = Annotated[
+BadLines = Annotated[
     Bad,
-    flag("--bad", "Of the files given, a line that cannot be read ends the update, or goes into SKB.bad-N.jsonl."),
+    flag("--bad", "A line that cannot be read ends the build, or goes into SKB.bad.jsonl (update 1: SKB.bad-1.jsonl)."),
 ]
 _PLACE = "Folder of the SKB, or its address such as s3://bucket/name"
 AnySkb = Annotated[str, argument("SKB", f"{_PLACE}; demo for the bundled one.")]
@@ -282,12 +281,12 @@ def _print_node(skb: str, node: str, as_json: bool) -> None:
 
     with closing(SkbKB(SKB(open_store(_place(skb), _home())))) as kb:
         if kb.skb.names and kb.skb.nodes.ids.find(node) < 0:
-            same = kb.skb.names.search(node, limit=2, edits=0)
-            near = same or kb.skb.names.search(node, limit=_CASES)
+            same = kb.skb.names.search(node, limit=_CASES, edits=0)
+            near = [kb.skb.id(one.number) for one in same or kb.skb.names.search(node, limit=_CASES)]
             if len(same) != 1:
-                told = "; ".join(f"{kb.skb.name(one.number)} ({kb.skb.id(one.number)})" for one in near)
-                raise UnknownId(f"no one node is called {node!r}{told and f'; the nearest: {told}'}")
-            node = kb.skb.id(same[0].number)
+                told = ", ".join(f"{name} ({one})" for one, name in kb.labels(near).items()) or "none"
+                raise UnknownId(f"no one node is called {node!r}; the nearest by name: {told}")
+            node = near[0]
         number = kb.skb.number(node)
         value = {"id": node, "type": kb.skb.type(number), "name": kb.skb.name(number), **kb.skb.documents[number]}
         entry = kb.get_entry(node)
@@ -299,7 +298,7 @@ def update(
     nodes: Nodes = None,
     edges: Edges = None,
     tables: Tables = None,
-    bad: BadOfUpdate = "stop",
+    bad: BadLines = "stop",
     dry_run: Annotated[bool, flag("--dry-run", "Only show what would change.")] = False,
     base_url: BaseUrl = None,
     as_json: Json = False,

@@ -27,7 +27,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 import numpy as np
-from rapidfuzz import fuzz, process
+from rapidfuzz import process
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import DataError, QueryRefused, QuerySyntaxError, QueryTimeout, ServiceError, UnknownId, UsageError
@@ -232,14 +232,17 @@ class SparqlStore:
         self._skb, self._most_bytes = skb, most_bytes
         self._names = {"type": local_names(skb.type_names), "rel": local_names(skb.relation_names)}
         self._pool = QueryPool(skb.store.triples(), size=size, timeout=timeout, memory_limit=memory_limit)
+        self._has = lru_cache(1 << 10)(
+            lambda predicate: self._pool.query(f"ASK {{ ?node <{predicate}> ?value }}").table().boolean
+        )
 
     def query(self, text: str) -> AnswerTable:
         """Run a query, ``SKB_PREFIXES`` known, no SERVICE. Raises as ``KnowledgeBase.execute_query``, UnknownId."""
         refuse_oversized(text)
         guard(text, ())
-        self._refuse_unknown_term(text)  # before the parser, because it says how a name must be written
-        prepared = prepare(text, _DIALECT, prefixes=SKB_PREFIXES)
         try:
+            self._refuse_unknown_term(text)  # before the parser, because it says how a name must be written
+            prepared = prepare(text, _DIALECT, prefixes=SKB_PREFIXES)
             return self._pool.query(prepared.text, most_bytes=self._most_bytes).table()
         except QueryError as error:
             raise self._error(error) from error
@@ -269,8 +272,8 @@ class SparqlStore:
                     some = ", ".join(f"{prefix}:{one}" for one in names[:_LISTED])
                     raise UnknownId(f"there is no {prefix}:{local} in {name}; there are: {some}")
             local = iri.removeprefix(SKB_PREFIXES["field"]).replace("\\", "")
-            if local not in ("", iri, *self._fields) and not self._has(local):
-                near = process.extract(local, self._fields, scorer=fuzz.WRatio, processor=str.casefold, limit=_NEAREST)
+            if local not in ("", iri) and not self._has(f"{SKB_PREFIXES['field']}{local}"):
+                near = process.extract(local, self._fields, processor=str.casefold, limit=_NEAREST)
                 told = ", ".join(f"field:{one}" for one, *_ in near)
                 raise UnknownId(f"no node of {name} has field:{local}; the nearest by name: {told or 'none'}")
             local = iri.removeprefix(SKB_PREFIXES["node"])
@@ -287,9 +290,6 @@ class SparqlStore:
         ranges = map(self._skb.type_range, self._skb.type_names)
         nodes = (node for first, last in ranges for node in range(first, min(last, first + _LISTED)))
         return list(dict.fromkeys(local for node in nodes for local, _ in _values(self._skb.documents[node], "")))
-
-    def _has(self, field: str) -> bool:
-        return bool(self._pool.query(f"ASK {{ ?node <{SKB_PREFIXES['field']}{field}> ?value }}").table().boolean)
 
     def close(self) -> None:
         """End the child processes."""
