@@ -323,7 +323,7 @@ def update(
         )
     elif bad == "skip":
         raise UsageError(
-            "--bad goes with --nodes, --edges or --tables: files that are read again are as in their build"
+            "--bad goes with --nodes, --edges or --tables: files that are read again are read as in their build"
         )
     if dry_run:
         changes = maintenance.difference(skb, records)
