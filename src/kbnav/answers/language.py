@@ -79,9 +79,7 @@ def chosen_language(chosen: str, text: str) -> str:
     first = re.split("[-_]", chosen.lower())[0]
     if not _CODE.fullmatch(chosen) or (len(first) == 2 and first not in _tables()["codes"]["two_letters"].split()):
         some = ", ".join(_tables()["function_words"])
-        raise UsageError(
-            f"language {chosen!r} is no code of a language, such as {some} or pt-br (auto: the question's)"
-        )
+        raise UsageError(f"language {chosen!r} is no language code, such as {some} or pt-br (auto: the question's)")
     return question_language(text) if chosen == "auto" else chosen
 
 
