@@ -261,7 +261,7 @@ def with_names(question: Question, names: Iterable[str], language: str) -> Quest
         for one in cut:
             for said, run in groupby(one.text.split(), lambda word: {*stems(word)} <= {*words}):  # noqa: B023
                 rest = [word for word in run if said or word.casefold() not in function]
-                piece = replace(one, text=" ".join(rest), noun=one.noun and (said or not pieces), whole=said)
+                piece = replace(one, text=" ".join(rest), noun=one.noun and not pieces, whole=said)
                 pieces += [apart] if said and len(cut) > 1 else [piece] if rest else []
         phrases[phrases.index(cut[0]) : phrases.index(cut[0])] = pieces
         phrases = [one for one in phrases if one not in cut]

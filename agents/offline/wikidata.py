@@ -467,7 +467,7 @@ class WikidataAgenda(Agenda):
     def _chains(self, first: Relation, name: Segment) -> Iterator[Hypothesis]:
         """Paths over the further properties that the question names, the nearest to the name first."""
         last = {"time": "time", "person": "wikibase-item", "place": "wikibase-item"}.get(self.question.asks, "")
-        place, path = self.segments.index(name), list[list[Entity]]()
+        place, path = self.segments.index(name), list[tuple[list[Entity], bool]]()
         for segment in sorted(self.besides(name), key=lambda one: (one.noun, abs(self.segments.index(one) - place))):
             hits = property_hits([segment])
             if first.property_id in hits or any(relevance(fold(segment.text), [fold(first.label)])):
@@ -476,13 +476,13 @@ class WikidataAgenda(Agenda):
             fits = [found for found, score in hits.values() if score >= 0.6]
             by_name = [one for one in fits if fold(segment.text) in (fold(one.label), fold(one.alias))]
             fits = by_name if segment.noun else [one for one in fits if one.datatype != "string" or one in by_name]
-            path += [fits] if fits else []
+            path += [(fits, segment.noun)] if fits else []
         for length in range(len(path), 0, -1) if first.edges else ():
             kinds = [*["wikibase-item"] * (length - 1), last]
             pairs = zip(path, kinds, strict=False)
-            fitting = ([found for found in fits if kind in ("", found.datatype)] for fits, kind in pairs)
+            fitting = ([found for found in fits if kind in ("", found.datatype)] for (fits, _), kind in pairs)
             taken = [some[0] for some in fitting if some]
-            if len(taken) == length:
+            if len(taken) == length and (last or path[length - 1][1]):  # the last is what is asked for
                 onwards = "/".join(f"wdt:{step.id}" for step in taken)
                 names = ", then ".join([first.label, *(step.label for step in taken)])
                 pattern = f"{first.triple('?between')} ?between {onwards} ?answer ."
