@@ -13,7 +13,7 @@ from kbnav.programs.program import Failure, Outcome, Program
 from kbnav.programs.retriever import Description, GroupRecord, freeze
 from kbnav.programs.steps import TrialRunner
 from kbnav.programs.train import ProgramsOptions, TrainingContext
-from kbnav.programs.writer import Brief, Contrast, ContrastText, ModelWriter
+from kbnav.programs.writer import Brief, ModelWriter
 from kbnav.runs.trajectory import Trace
 
 FAILS = "def score(query, candidates):\n    return {candidates[0]: 1 / 0}\n"
@@ -136,7 +136,6 @@ class ScriptedWriter(ModelWriter):
     briefs: list[Brief] = field(default_factory=list)
     """Of each step, without those with which a program was given back."""
     given_back: list[Brief] = field(default_factory=list)
-    reflected: list[tuple[Contrast, ContrastText]] = field(default_factory=list)
 
     def write(self, brief: Brief, trace: Trace) -> str:
         (self.given_back if brief.rejected else self.briefs).append(brief)
@@ -144,8 +143,7 @@ class ScriptedWriter(ModelWriter):
             return self.mended[len(brief.rejected) - 1]
         return self.sources[min(brief.number, len(self.sources)) - 1]
 
-    def reflect(self, brief: Brief, source: str, contrast: Contrast, shown: ContrastText, trace: Trace) -> str:
-        self.reflected.append((contrast, shown))
+    def reflect(self, *told: Any) -> str:
         return self.says
 
 

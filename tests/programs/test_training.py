@@ -75,15 +75,15 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_good_program_is_frozen_with_its_own_numbers(whole):
-    (group,) = read_frozen(whole).groups
-    assert group.program is not None
-    assert group.program.source == program("good")
-    assert (group.record.step, group.record.queries) == (4, 32)
-    assert group.record.scores["mrr"] == pytest.approx(0.875, abs=1e-5)
-    assert group.record.first["mrr"] == pytest.approx((8 + 24 / 10) / 32, abs=1e-5)
-    assert group.record.p is not None
-    assert group.record.p < 0.001
-    assert read_frozen(whole).about.oracle == 1.0
+    found = read_frozen(whole)
+    (group,) = found.about.groups
+    assert found.programs["g1"].source == program("good")
+    assert (group.step, group.queries) == (4, 32)
+    assert group.scores["mrr"] == pytest.approx(0.875, abs=1e-5)
+    assert group.first["mrr"] == pytest.approx((8 + 24 / 10) / 32, abs=1e-5)
+    assert group.p is not None
+    assert group.p < 0.001
+    assert found.about.oracle == 1.0
 
 
 @pytest.mark.parametrize("at", [0, 3, 8, 20, 30, 50, 70, 90, 110])
@@ -116,7 +116,7 @@ def test_a_folder_is_not_gone_on_with_for_other_questions_or_another_plan(whole)
 
 def test_a_limit_freezes_what_is_best_until_then_and_a_person_who_stops_it_freezes_nothing(tmp_path):
     trained(tmp_path / "cost", wanted=order(cost=0.0))
-    assert read_frozen(tmp_path / "cost").groups[0].program is None
+    assert read_frozen(tmp_path / "cost").programs == {}
     with pytest.raises(Stopped, match="the same command continues it"):
         trained(tmp_path / "stopped", stopped=lambda: True)
     assert not (tmp_path / "stopped" / DESCRIPTION).exists()

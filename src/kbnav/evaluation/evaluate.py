@@ -28,12 +28,12 @@ from kbnav.evaluation.datasets.formats import HUMAN_TOP_V, is_human, names_only
 from kbnav.evaluation.metrics.statistics import Spread
 from kbnav.evaluation.records import (
     GOLD,
+    INFO,
     SCORES,
     GoldAnswer,
     RunInfo,
     SavedRun,
     read_gold,
-    read_info,
     read_saved_run,
 )
 from kbnav.evaluation.runner import (
@@ -298,7 +298,7 @@ def _with_gold(
         candidates = candidates[: plan.limit]
     answers: Mapping[str, GoldAnswer]
     if plan.gold:
-        copy = folder / GOLD if read_info(folder) is None else None  # what a kill left is no part of a run
+        copy = folder / GOLD if not (folder / INFO).exists() else None  # what a kill left is no part of a run
         source = golden.gold_file(plan.gold, plan.dataset.name)
         answers = golden.take_gold(plan.dataset, candidates, source, copy)
     else:

@@ -136,10 +136,10 @@ class Progress:
 
 def begin_run(folder: Path, info: RunInfo) -> RunInfo:
     """Write ``run.json``, or check that the run in the folder is the same. Raises UsageError naming what differs."""
-    old = read_info(folder)
-    if old is None:
+    if not (folder / INFO).exists():
         write_whole(folder / INFO, to_json(info) + "\n")
         return info
+    old = read_info(folder)
     before, now = _identity(old), _identity(info)
     changed = [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]
     if changed:

@@ -14,7 +14,6 @@ import numpy as np
 
 from kbnav.knowledge.skb import graph
 from kbnav.knowledge.skb.graph import NodeNumbers
-from kbnav.knowledge.skb.schema import schema_sha256
 from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.trajectory import Trace
 
@@ -118,11 +117,6 @@ class PathSchema:
         """The schema of an SKB; whether a relation is stored both ways is seen on a sample of its edges."""
         edges = [SchemaEdge(tuple_.source, tuple_.relation, tuple_.target, tuple_.count) for tuple_ in skb.meta.tuples]
         return cls(edges, [edge[:3] for edge in edges if _is_stored_both_ways(edge, edges, skb)])
-
-    @cached_property
-    def sha256(self) -> str:
-        """Of the types and relations, whatever the counts: what a trained planner is bound to."""
-        return schema_sha256(edge[:3] for edge in self.edges)
 
     @cached_property
     def relations(self) -> tuple[str, ...]:

@@ -28,7 +28,6 @@ from kbnav import encoders
 from kbnav.answers.tables import Ranking
 from kbnav.encoders import Encoder, encode_queries
 from kbnav.encoders.trained import (
-    CARD,
     Card,
     Question,
     check_files,
@@ -460,13 +459,13 @@ def save(
     learned: dict[str, Any] = {
         "kinds": KINDS,
         "weights": asdict(found.weights),
-        "telling": {"shares": dict(sorted(found.telling.shares.items())), "unmet": found.telling.unmet},
+        "telling": asdict(found.telling),
     }
-    write_whole(folder / "model" / LEARNED, json.dumps(learned, ensure_ascii=False, indent=1) + "\n")
+    write_whole(folder / "model" / LEARNED, json.dumps(learned, ensure_ascii=False, indent=1, sort_keys=True) + "\n")
     card = Card(
         kind="fuse",
         skb=skb.meta.name,
-        schema_sha256=PathSchema.of(skb).sha256,
+        schema_sha256=skb.meta.schema_sha256,
         relations=skb.relational_text is not None,
         base=encoder.name,
         base_sha256="",
@@ -484,26 +483,20 @@ def save(
         versions={name: version(name) for name in ("numpy", "scipy")},
         files=digests(folder / "model"),
     )
-    write_whole(folder / CARD, card.model_dump_json(indent=1) + "\n")
+    card.write(folder)
     return card
 
 
 def load(folder: Path, skb: SKB) -> tuple[Card, Ranker, WordWeights, Weights]:
     """Read what ``save`` wrote. Raises UsageError for another SKB's schema, DataError where it is damaged."""
     card = read_card(folder, "fuse")
-    check_schema(folder, card, skb.meta.name, PathSchema.of(skb).sha256)
+    check_schema(folder, card, skb.meta.name, skb.meta.schema_sha256)
     check_files(folder / "model", card.files)
     planner = Ranker.load(folder / "model" / PLANNER, skb, encoder_for(skb, card.base))
-    try:
-        found: dict[str, Any] = json.loads((folder / "model" / LEARNED).read_bytes())
-        known = tuple(found["kinds"])
-        weights = Weights(*(tuple(found["weights"][part]) for part in ("plain", "sure")))
-        telling = WordWeights(found["telling"]["shares"], found["telling"]["unmet"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{folder / 'model' / LEARNED}: {error!r}") from error
-    if known != KINDS:
+    found: dict[str, Any] = json.loads((folder / "model" / LEARNED).read_bytes())
+    if tuple(found["kinds"]) != KINDS:
         raise DataError(f"{folder}: its weights are of other evidence; train it again")
-    return card, planner, telling, weights
+    return card, planner, WordWeights(**found["telling"]), Weights(**found["weights"])
 
 
 class PlanFuseOptions(RetrievalOptions):

@@ -11,13 +11,13 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from kbnav import encoders
 from kbnav.encoders import Encoder
+from kbnav.encoders.trained import read_card
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.matching import NEAREST, Variant
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
 from kbnav.planning import paths as mending
 from kbnav.planning.paths import TEXT, Hop, PathSchema, Plan, Planner, example_edge, parse_paths, path_text
-from kbnav.planning.training import read_description
 from kbnav.prompts import prompt_hashes, render
 from kbnav.runs.trajectory import Trace
 from kbnav.settings.systems import Options
@@ -184,9 +184,9 @@ def matching_notes(folder: Path, matching: str) -> tuple[str, ...]:
     """What must be said where a planner meets nodes matched in another way than those it learned from; else nothing.
 
     A planner trained by name alone has met no node on a question that names none, and there learned ``text``; given
-    nodes found by meaning, it has never learned that ``text`` may be right. Raises as ``read_description`` does.
+    nodes found by meaning, it has never learned that ``text`` may be right. Raises as ``read_card`` does.
     """
-    trained = read_description(folder).get("matching", "")
-    if not trained or not matching or trained == matching:
+    trained = read_card(folder, "ranker", "seq2seq").settings["matching"]
+    if not matching or trained == matching:
         return ()
     return (f"The planner was trained with matching={trained}, and these nodes are matched by {matching}.",)

@@ -13,7 +13,6 @@ from typing import Any
 
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.calls import open_calls
-from kbnav.planning.paths import PathSchema
 from kbnav.programs.api import API_VERSION, Api
 from kbnav.prompts import prompt_hashes
 from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
@@ -65,7 +64,7 @@ def bound_to(kb: SkbKB) -> dict[str, Any]:
     """What programs depend on, by name, as plain data."""
     return {
         "api": API_VERSION,
-        "schema": PathSchema.of(kb.skb).sha256,
+        "schema": kb.skb.meta.schema_sha256,
         "encoder": kb.skb.meta.encoder,
         "first stage": {"system": GraphRank.name, "size": SIZE},
     }

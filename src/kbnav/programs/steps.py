@@ -32,8 +32,8 @@ class Trial:
     debug: str = ""
     calls: Mapping[str, int] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
-    candidates: Collection[str] | None = None
-    """What the first stage found; None where that is not known."""
+    candidates: Collection[str] = ()
+    """What the first stage found."""
 
     @property
     def ranks(self) -> dict[str, int | None]:

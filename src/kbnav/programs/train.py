@@ -14,15 +14,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from contextvars import copy_context
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field
 
 from kbnav.answers.tables import csv_text
-from kbnav.encoders.trained import question_digests
+from kbnav.encoders.trained import Question, question_digests
 from kbnav.errors import DataError, Stopped, UsageError
 from kbnav.evaluation.metrics.statistics import paired_test
 from kbnav.knowledge.skb.kb import SkbKB
@@ -48,12 +48,9 @@ from kbnav.programs.steps import (
 )
 from kbnav.programs.writer import (
     Brief,
-    ContrastText,
     ModelWriter,
     debug_of_worst,
     describe_setting,
-    describe_trial,
-    document_pair,
     example_queries,
     names_in,
     next_action,
@@ -63,7 +60,7 @@ from kbnav.programs.writer import (
 )
 from kbnav.prompts import prompt_hashes
 from kbnav.retrieval.expansion import document_line
-from kbnav.runs.journal import open_journal, read_journal, write_whole
+from kbnav.runs.journal import open_journal, read_document, read_journal, write_whole
 from kbnav.runs.trajectory import Trace, Usage
 from kbnav.settings.model import OFFLINE, Price, Settings
 from kbnav.settings.systems import Options
@@ -170,7 +167,17 @@ def why_ended(task: Task, history: History, options: ProgramsOptions, context: T
 
 def take_step(task: Task, history: History, options: ProgramsOptions, context: TrainingContext) -> Step:
     """One step: a program is written, run on a batch, contrasted, and compared with the best so far."""
-    began, trace = time.monotonic(), Trace()
+    began, trace, api = time.monotonic(), Trace(), Trace()
+    step = _tried(task, history, options, context, trace, api)
+    cost = (cost_of(trace.usage, context.price) or 0.0) + (cost_of(api.usage, context.api_price) or 0.0)
+    seconds = round(time.monotonic() - began, 3)
+    return replace(step, usage=trace.usage, api_usage=api.usage, cost=cost, seconds=seconds)
+
+
+def _tried(
+    task: Task, history: History, options: ProgramsOptions, context: TrainingContext, trace: Trace, api: Trace
+) -> Step:
+    """The step, with what the writer spends in ``trace`` and what programs do in ``api``."""
     number = len(history.steps) + 1
     brief = Brief(
         next_action(history, options.patience),
@@ -182,12 +189,17 @@ def take_step(task: Task, history: History, options: ProgramsOptions, context: T
         reachable=context.bench.oracle([one.query for one in task.first]),
     )
     source, program, rejected = write_program(brief, context.writer, context.check, trace)
-    step, trials = Step(number, brief.action, source, ""), list[Trial]()
+    step = Step(number, brief.action, source, "")
     if program is None:
-        step = replace(step, rejected=len(rejected) - 1, error=rejected[-1].error)
-        return _with_cost(step, trace, trials, context, began)
+        return replace(step, rejected=len(rejected) - 1, error=rejected[-1].error)
+
+    def run(queries: Sequence[TrainingQuery]) -> list[Trial]:
+        trials = context.bench.run(program, queries)
+        api.spend(sum((one.usage for one in trials), Usage()))
+        return trials
+
     batch = _batch(task, options, number)
-    trials = context.bench.run(program, batch)
+    trials = run(batch)
     failures = [one for one in trials if one.error]
     step = replace(
         step,
@@ -200,36 +212,20 @@ def take_step(task: Task, history: History, options: ProgramsOptions, context: T
         debug=debug_of_worst(trials),
     )
     if step.broken:
-        return _with_cost(step, trace, trials, context, began)
-    advice = _advice(brief, source, trials, context, trace)
+        return step
+    contrast = split(trials)
+    advice = context.writer.reflect(brief, source, contrast, context.label, context.document, trace)
+    advice = without_names(advice, names_in(contrast, context.label, context.named))
     best = Program.read(history.best.source) if history.best else None
     before = means(context.bench.run(best, batch) if best else context.bench.baseline(batch))["mrr"]
     step = replace(step, best_on_batch=before, instruction=advice)
-    if step.metrics["mrr"] >= before:
-        held = context.bench.run(program, task.validation)
-        compared = compare(held, history.best.validated if history.best else scores_of(task.first))
-        step = replace(
-            step,
-            compared=compared,
-            accepted=compared.accepted,
-            validation=means(held),
-            validated=scores_of(held),
-        )
-        trials = [*trials, *held]
-    return _with_cost(step, trace, trials, context, began)
-
-
-def _advice(brief: Brief, source: str, trials: Sequence[Trial], context: TrainingContext, trace: Trace) -> str:
-    contrast = split(trials)
-    shown = ContrastText(
-        [describe_trial(one, context.label) for one in contrast.well],
-        [describe_trial(one, context.label) for one in contrast.badly],
-        means(trials),
-        trials,
-        document_pair(contrast.badly[0], context.document) if contrast.badly else (),
+    if step.metrics["mrr"] < before:
+        return step
+    held = run(task.validation)
+    compared = compare(held, history.best.validated if history.best else scores_of(task.first))
+    return replace(
+        step, compared=compared, accepted=compared.accepted, validation=means(held), validated=scores_of(held)
     )
-    text = context.writer.reflect(brief, source, contrast, shown, trace)
-    return without_names(text, names_in(contrast, context.label, context.named))
 
 
 def _batch(task: Task, options: ProgramsOptions, number: int) -> list[TrainingQuery]:
@@ -240,18 +236,6 @@ def _batch(task: Task, options: ProgramsOptions, number: int) -> list[TrainingQu
     return [order[place % len(order)] for place in range(start, start + size)]
 
 
-def _with_cost(step: Step, trace: Trace, trials: Sequence[Trial], context: TrainingContext, began: float) -> Step:
-    api = sum((one.usage for one in trials), Usage())
-    cost = (cost_of(trace.usage, context.price) or 0.0) + (cost_of(api, context.api_price) or 0.0)
-    return replace(
-        step,
-        usage=trace.usage,
-        api_usage=api,
-        cost=cost,
-        seconds=round(time.monotonic() - began, 3),
-    )
-
-
 @dataclass(frozen=True)
 class GroupsFound:
     """The groups, and what finding them cost."""
@@ -259,6 +243,7 @@ class GroupsFound:
     groups: tuple[Group, ...]
     usage: Usage = field(default_factory=Usage)
     cost: float = 0.0
+    format: int = 1
 
 
 @dataclass(frozen=True)
@@ -272,6 +257,14 @@ class Order:
     bound: Mapping[str, Any]
     models: Mapping[str, str]
     prompts: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def seen(self) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
+        """The questions of both parts, as a folder keeps them."""
+        training, validation = (
+            question_digests((one.id, one.text) for one in part) for part in (self.training, self.validation)
+        )
+        return training, validation
 
 
 @dataclass(frozen=True)
@@ -341,13 +334,8 @@ def train(
 
 def read_groups(folder: Path) -> GroupsFound:
     """The groups of a training. Raises UsageError where it has none yet, DataError."""
-    path = folder / GROUPS
-    try:
-        return TypeAdapter(GroupsFound).validate_json(path.read_bytes())
-    except FileNotFoundError as error:
-        raise UsageError(f"{folder} holds no training: no {GROUPS}") from error
-    except (OSError, ValidationError) as error:
-        raise DataError(f"{path}: not the groups of a training: {error}") from error
+    found: GroupsFound = read_document(folder / GROUPS, GroupsFound, f"{folder} holds no training: no {GROUPS}")
+    return found
 
 
 def read_steps(folder: Path, group: Group) -> tuple[Step, ...]:
@@ -378,14 +366,15 @@ def check_questions(order: Order) -> None:
             raise UsageError(f"there are no questions with gold nodes to {name} on")
         if len({one.id for one in queries}) < len(queries):
             raise UsageError(f"several questions to {name} on have the same id")
-    held = {one.text for one in question_digests([(one.id, one.text) for one in order.validation])}
-    both = [one.id for one in question_digests([(one.id, one.text) for one in order.training]) if one.text in held]
-    ids = {one.id for one in order.validation} & {one.id for one in order.training}
-    if both or ids:
-        raise UsageError(f"the question {(both or sorted(ids))[0]!r} is both to train and to validate on")
+    training, validation = order.seen
+    held = {key for one in validation for key in (one.id, one.text)}
+    both = [one.id for one in training if not held.isdisjoint((one.id, one.text))]
+    if both:
+        raise UsageError(f"the question {both[0]!r} is both to train and to validate on")
 
 
 def _begin(folder: Path, order: Order) -> None:
+    training, validation = ([one.model_dump() for one in part] for part in order.seen)
     now = {
         "skb": order.skb,
         "options": order.options.model_dump(mode="json", exclude=set(_FREE)),
@@ -393,8 +382,8 @@ def _begin(folder: Path, order: Order) -> None:
         "bound": order.bound,
         "models": order.models,
         "prompts": order.prompts,
-        "training": [one.model_dump() for one in question_digests([(one.id, one.text) for one in order.training])],
-        "validation": [one.model_dump() for one in question_digests([(one.id, one.text) for one in order.validation])],
+        "training": training,
+        "validation": validation,
     }
     text = json.dumps(now, ensure_ascii=False, indent=1) + "\n"
     path = folder / TRAINING
@@ -439,8 +428,8 @@ def _freeze(
         prompts=dict(order.prompts),
         models=dict(order.models),
         seed=order.options.seed,
-        training=question_digests([(one.id, one.text) for one in order.training]),
-        validation=question_digests([(one.id, one.text) for one in order.validation]),
+        training=order.seen[0],
+        validation=order.seen[1],
         oracle=round(context.bench.oracle(order.validation), 6),
         words=centroids.words,
         centroids=centroids.vectors,
@@ -504,7 +493,7 @@ def train_programs(
         found = groups_by_model(
             training,
             validation,
-            lambda prompt, own, purpose: calls.ask(prompt, own, purpose=purpose),
+            calls.ask,
             trace,
             most=options.most,
             smallest=options.smallest,

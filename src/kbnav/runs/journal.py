@@ -121,6 +121,22 @@ def read_record(line: bytes, kind: Any, name: str) -> Any:
         raise DataError(f"{name}: {where + ': ' if where else ''}{first['msg']}") from error
 
 
+def read_document(path: Path, kind: Any, missing: str, newest: int = 1) -> Any:
+    """A file that is one document: a dataclass or model of ``kind``, whose ``format`` may be the ``newest`` or older.
+
+    Raises UsageError, which says ``missing``, where there is no such file, and DataError for what is none.
+    """
+    try:
+        found = read_record(read_file(path), kind, str(path))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UsageError(missing) from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    if found.format > newest:
+        raise DataError(f"{path}: format {found.format} is newer than {newest}, the newest this version reads")
+    return found
+
+
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file such that a kill leaves the old one or the new one. Raises UsageError."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")

@@ -334,7 +334,7 @@ class Work:
             versions={name: version(name) for name in ("kbnav", *told.packages)},
             files=files,
         )
-        write_whole(task.out / CARD, card.model_dump_json(indent=1) + "\n")
+        card.write(task.out)
         with suppress(OSError):
             shutil.rmtree(self._folder.work)
         return card

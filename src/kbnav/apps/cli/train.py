@@ -338,9 +338,9 @@ def show(
         print_json(found.about.model_dump(mode="json"))
         return
     print_frozen(folder)
-    for one in found.groups:
+    for one in found.about.groups:
         for group in read_groups(folder).groups if steps else ():
-            for step in read_steps(folder, group) if group.id == one.record.id else ():
+            for step in read_steps(folder, group) if group.id == one.id else ():
                 used = step.usage + step.api_usage
                 mrr = f"{step.validation['mrr']:.3f}" if step.validation else "–"
                 print(
@@ -348,9 +348,9 @@ def show(
                     f"{used.kept} of them kept from before, {used.prompt + used.completion:,} tokens, "
                     f"{step.cost:.4f} $, {step.seconds:.1f} s"
                 )
-        if one.program is not None:
-            print(f"\n# {one.record.id}: {one.record.pattern}\n")
-            print(one.program.source)
+        if one.program:
+            print(f"\n# {one.id}: {one.pattern}\n")
+            print(found.programs[one.id].source)
 
 
 def ended(step: Step) -> str:

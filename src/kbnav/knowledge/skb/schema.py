@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -158,8 +158,9 @@ class Meta(_Frozen):
 
     @property
     def schema_sha256(self) -> str:
-        """See ``schema_sha256``."""
-        return schema_sha256((tuple_.source, tuple_.relation, tuple_.target) for tuple_ in self.tuples)
+        """Of the kinds of edges, whatever their counts: what a training is bound to."""
+        edges = sorted((tuple_.source, tuple_.relation, tuple_.target) for tuple_ in self.tuples)
+        return hashlib.sha256(json.dumps(edges).encode()).hexdigest()
 
     @property
     def average_degree(self) -> float:
@@ -170,11 +171,6 @@ class Meta(_Frozen):
     def type_start(self) -> list[int]:
         """Type ``t`` has the node numbers ``type_start[t]`` up to, not including, ``type_start[t + 1]``."""
         return type_starts([kind.count for kind in self.types])
-
-
-def schema_sha256(edges: Iterable[tuple[str, str, str]]) -> str:
-    """Of the kinds of edges (source, relation, target), whatever their counts: what a training is bound to."""
-    return hashlib.sha256(json.dumps(sorted(edges)).encode()).hexdigest()
 
 
 def type_starts(counts: Sequence[int]) -> list[int]:
