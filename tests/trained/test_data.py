@@ -180,7 +180,7 @@ def test_candidates_are_fused_by_rank_and_say_where_they_came_from(shop):
 
 
 def test_systems_by_name_are_candidates_too(shop):
-    found = Candidates.open(shop, Settings(), ("bm25", "vss"), 7, {"bm25": {"name_weight": "2"}}).find("item 3")
+    found = Candidates(shop, Settings(), ("bm25", "vss"), 7, {"bm25": {"name_weight": "2"}}).find("item 3")
     assert len(found.nodes) == 7
     assert found.features.shape == (7, 4)
     assert 0 <= found.features.min() <= found.features.max() == 1

@@ -76,6 +76,11 @@ class Card(_Strict):
     files: dict[str, str]
     """SHA-256 of each file of the model."""
 
+    @property
+    def seen(self) -> tuple[Question, ...]:
+        """The questions that were learned from or chosen by."""
+        return (*self.training, *self.validation)
+
     def write(self, folder: Path) -> None:
         """Write it, as the last of its folder. Raises UsageError."""
         write_whole(folder / CARD, self.model_dump_json(indent=1) + "\n")

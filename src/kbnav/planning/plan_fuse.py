@@ -14,6 +14,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import version
 from itertools import chain, groupby
 from pathlib import Path
@@ -518,14 +519,11 @@ class PlanFuse:
         """Raises UsageError without what was trained, or where that is for another SKB; DataError if it is damaged."""
         if not options.trained:
             raise UsageError("plan-fuse must be trained first: kbnav train fuse, then --set trained=FOLDER")
-        self._skb, self._options, self._folder = kb.skb, options, Path(options.trained)
+        self._skb, self._options, folder = kb.skb, options, Path(options.trained)
         self._ranges = candidate_ranges(kb.skb, options)
-        self._card, planner, telling, self._weights = load(self._folder, kb.skb)
+        card, planner, telling, self._weights = load(folder, kb.skb)
         self._gatherer = Gatherer(kb.skb, planner, telling, self._ranges)
-
-    def refuse_seen(self, questions: Iterable[tuple[str, str]]) -> None:
-        """See ``refuse_seen``."""
-        refuse_seen(self._folder, self.name, [*self._card.training, *self._card.validation], questions)
+        self.refuse_seen = partial(refuse_seen, folder, self.name, card.seen)
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``."""

@@ -196,6 +196,7 @@ class AgentRetriever:
         self._centroids = Centroids(about.words, about.centroids)
         self._lock = threading.Lock()
         self._sandbox: Sandbox | None = None
+        self.refuse_seen = self._frozen.refuse_seen
         check_prompts(self._frozen, self.prompts)
 
     @property
@@ -203,10 +204,6 @@ class AgentRetriever:
         """Those that an answer depends on."""
         routing = {_ROUTING_PROMPT: prompt_hashes("agent_retriever")[_ROUTING_PROMPT]} if self._calls else NO_PROMPTS
         return {**routing, **self._parts.prompts}
-
-    def refuse_seen(self, questions: Iterable[tuple[str, str]]) -> None:
-        """Raise UsageError where one of the questions, by id and text, was used in training."""
-        self._frozen.refuse_seen(questions)
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``. Raises as the first stage and the calls of models do."""

@@ -108,26 +108,24 @@ class Linked:
     how: Literal["name", "document"]
 
 
-class KAR:
+class KAR(ExpandedRetriever):
     """Knowledge-aware expansion."""
 
     name = "kar"
 
-    def __init__(
-        self, skb: SKB, base: Retriever, calls: ModelCalls, similarity: Meaning | Words, options: KAROptions
-    ) -> None:
-        """``base`` retrieves the documents of the query itself; ``similarity`` those of entities, and neighbours."""
-        self.prompts: Mapping[str, str] = prompt_hashes("kar")
-        self._skb, self._structures = skb, structures(skb)
+    def __init__(self, skb: SKB, base: Retriever, calls: ModelCalls, options: KAROptions) -> None:
+        """``base`` retrieves the documents of the query itself too. Raises UsageError as ``similarity_for``."""
+        super().__init__(skb, base, options, prompt_hashes("kar"))
+        self._structures, self._similarity = structures(skb), similarity_for(skb, options.base)
         self._names = {
             kind.name: _spread(skb, start, kind.count)
             for kind, start in zip(skb.meta.types, skb.meta.type_start, strict=False)
         }
-        self._base, self._calls, self._similarity, self._options = base, calls, similarity, options
+        self._calls, self._options = calls, options
         self._surroundings = Surroundings(skb.graph, hops=options.hops, edges=options.edges)
 
     def expand(self, query: str, trace: Trace) -> list[str]:
-        """See ``Expander``."""
+        """See ``ExpandedRetriever``."""
         named = self._parse(query, trace)
         linked = self._link(query, named, trace)
         triples = {} if "kg" in self._options.without else self._triples(query, linked, trace)
@@ -478,8 +476,6 @@ def similarity_for(skb: SKB, base: str) -> Meaning | Words:
     return Words(skb, skb.text)
 
 
-def build_kar(kb: SkbKB, settings: Settings, options: KAROptions) -> Retriever:
-    """See ``KAR``. Raises UsageError where the SKB has neither vectors nor an index of texts."""
-    base = build_stage(options.base, kb, settings, options)
-    kar = KAR(kb.skb, base, open_calls(settings), similarity_for(kb.skb, options.base), options)
-    return ExpandedRetriever(kar, base, options, kb.skb)
+def build_kar(kb: SkbKB, settings: Settings, options: KAROptions) -> KAR:
+    """See ``KAR``."""
+    return KAR(kb.skb, build_stage(options.base, kb, settings, options), open_calls(settings), options)

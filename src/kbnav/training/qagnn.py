@@ -59,7 +59,7 @@ def train_qagnn(task: Task, options: QAGNNOptions) -> Card | None:
 
     kb, split, relations = task.kb, task.split, bool(options.relations)
     index, _ = document_vectors(kb, relations=relations)
-    candidates = Candidates.open(kb, task.settings, options.systems, options.depth, {})
+    candidates = Candidates(kb, task.settings, options.systems, options.depth, {})
     network, sizes = _network(task, options, index.dimensions)
     drawn = weights_sha256(network)
     work = Work(task, options, machine, drawn, {"encoder": index.encoder_name})
