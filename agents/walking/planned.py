@@ -161,7 +161,7 @@ def open_planned(
 
 def planned_starts(arguments: Mapping[str, Any], path: PathGiven, kinds: Mapping[str, str]) -> list[str]:
     """The nodes of a plan that one of its paths may begin at; ``kinds`` are their types."""
-    first = path["start"] or (path["types"][0] if path["types"] else "")
+    first = path["types"][0] if path["types"] else ""
     return [node for node in arguments["nodes"] if first in ("", kinds.get(node))]
 
 
@@ -174,6 +174,5 @@ def _given(path: PlannedPath) -> PathGiven:
     return {
         "relations": [str(hop) for hop in path.hops],
         "types": list(path.types),
-        "start": path.start,
         "probability": round(path.probability, 4),
     }

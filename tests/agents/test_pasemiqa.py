@@ -41,7 +41,7 @@ def test_the_plan_is_the_first_step_which_the_model_sees_and_does_not_make(villa
     run, model = asked(village, tmp_path, LOOK, finish("h2", "h1"))
     assert [step.call.tool for step in run.path] == ["plan", "search_neighbors", "finish"]
     assert run.path[0].call.arguments["paths"] == [
-        {"relations": ["owns"], "types": ["person", "house"], "start": "person", "probability": 0.7}
+        {"relations": ["owns"], "types": ["person", "house"], "probability": 0.7}
     ]
     first = model.seen[0]
     # the plan is text behind the question: strict endpoints refuse a call of a tool that was not declared

@@ -51,8 +51,8 @@ class Given:
         return Plan(self.paths, self.notes)
 
 
-OWNED = PlannedPath((Hop("owns"),), 0.7, "person", ("person", "house"))
-OWNED_IN = PlannedPath((Hop("owns"), Hop("located_in")), 0.2, "person", ("person", "house", "town"))
+OWNED = PlannedPath((Hop("owns"),), 0.7, ("person", "house"))
+OWNED_IN = PlannedPath((Hop("owns"), Hop("located_in")), 0.2, ("person", "house", "town"))
 BY_TEXT = PlannedPath((), 0.1)
 
 

@@ -36,12 +36,16 @@ TEXT: tuple[Hop, ...] = ()
 
 @dataclass(frozen=True)
 class PlannedPath:
-    """A path from a matched node (of any type without ``start``); ``types`` met, one more than hops, or none."""
+    """A path from a matched node; ``types`` met, one more than hops, or none: then of any type."""
 
     hops: tuple[Hop, ...]
     probability: float
-    start: str = ""
     types: tuple[str, ...] = ()
+
+    @property
+    def start(self) -> str:
+        """The type it begins at; empty for any."""
+        return self.types[0] if self.types else ""
 
     @property
     def is_text(self) -> bool:
@@ -275,7 +279,7 @@ def checked(
     best = sorted(shares.items(), key=lambda item: -item[1])[:most]
     total = sum(share for _, share in best)
     return Plan(
-        tuple(PlannedPath(path.hops, share / total, path.start, path.types) for path, share in best if total > 0),
+        tuple(PlannedPath(path.hops, share / total, path.types) for path, share in best if total > 0),
         tuple(notes),
     )
 
@@ -323,26 +327,13 @@ MOST_REACHED = 10_000
 """Nodes that are followed of each hop of a path: hubs lead to a large part of the graph."""
 
 
-def reached(skb: SKB, path: PlannedPath, nodes: Sequence[str], limit: int = MOST_REACHED) -> NodeNumbers:
+def reached(skb: SKB, path: RelationPath | PlannedPath, nodes: Sequence[str], limit: int = MOST_REACHED) -> NodeNumbers:
     """The nodes, ascending, that a path leads to from nodes of its first type; none for ``text``. Raises UnknownId."""
-    if path.is_text:
+    if not path.hops:
         return np.zeros(0, np.int32)
-    found = np.array(sorted(_starts(skb, path, nodes)), np.int32)
+    numbers = {skb.number(node) for node in nodes}
+    starts = sorted(number for number in numbers if not path.start or skb.type(number) == path.start)
+    found = np.array(starts, np.int32)
     for hop in graph_hops(path, skb):
         found = skb.graph.expand(found, hop, limit)
     return found
-
-
-def instances(skb: SKB, path: PlannedPath, nodes: Sequence[str]) -> Iterator[tuple[int, ...]]:
-    """Lazily, each way to follow a path from some nodes, as node numbers, none twice. Raises UnknownId."""
-    if not path.is_text:
-        hops = list(graph_hops(path, skb))
-        for node in _starts(skb, path, nodes):
-            yield from skb.graph.paths(node, hops)
-
-
-def _starts(skb: SKB, path: PlannedPath, nodes: Sequence[str]) -> Iterator[int]:
-    for node in dict.fromkeys(nodes):
-        number = skb.number(node)
-        if not path.start or skb.type(number) == path.start:
-            yield number

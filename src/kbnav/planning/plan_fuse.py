@@ -44,7 +44,7 @@ from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.text import TextIndex
 from kbnav.knowledge.skb.vectors import VectorSearch
-from kbnav.planning.paths import TEXT_PATH, PathSchema, Plan, PlannedPath, Planner, RelationPath, reached
+from kbnav.planning.paths import TEXT_PATH, PathSchema, Plan, Planner, RelationPath, reached
 from kbnav.planning.planners import encoder_of
 from kbnav.planning.ranker import EPOCHS, Mask, Ranker
 from kbnav.planning.training import MOST_ANSWERS, Example, LabelledQuestion, path_label, possible
@@ -403,7 +403,7 @@ def _label(
         path
         for gold in question.paths
         for path in possible(gold, schema)
-        if np.isin(answers, reached(skb, PlannedPath(path.hops, 1.0, path.start, path.types), ids)).any()
+        if np.isin(answers, reached(skb, path, ids)).any()
     ]
     return {path: 1 / len(leading) for path in leading} or {TEXT_PATH: 1.0}
 

@@ -15,7 +15,7 @@ from kbnav.errors import DataError
 from kbnav.knowledge.skb.graph import NodeNumbers
 from kbnav.knowledge.skb.matching import NodeMatcher, Variant
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.paths import TEXT_PATH, Hop, PathSchema, PlannedPath, RelationPath, Way, reached
+from kbnav.planning.paths import TEXT_PATH, Hop, PathSchema, RelationPath, Way, reached
 from kbnav.settings.systems import Options
 
 Weighing = Literal["uniform", "likelihood"]
@@ -159,8 +159,7 @@ def path_label(
     for node in nodes:
         counts = Counter(path for answer in answers for path in shortest_paths(skb, schema, node, answer))
         for path, count in counts.items():
-            planned = PlannedPath(path.hops, 1.0, path.start, path.types)
-            weights[path] += count / len(reached(skb, planned, [skb.id(node)])) if weighing == "likelihood" else 1.0
+            weights[path] += count / len(reached(skb, path, [skb.id(node)])) if weighing == "likelihood" else 1.0
     if not weights:
         return {} if named and not set(nodes) <= set(answers) else {TEXT_PATH: 1.0}
     if weighing == "uniform":
