@@ -333,30 +333,36 @@ def score_folder(folder: Path, run: SavedRun | None = None, metrics: Sequence[st
 
 
 class Variant(NamedTuple):
-    """One value of one option: its name, which is that of its folder, and the options of its run."""
+    """One run of a sweep: its name, which is that of its folder, its options, and what is left out of the system."""
 
     name: str
-    option: str
-    value: str
     options: Mapping[str, Any]
+    without: str = ""
 
 
-def variants(vary: Sequence[str], fixed: Mapping[str, Any]) -> list[Variant]:
-    """The values of each ``NAME=VALUE,VALUE…``, with the ``fixed`` options beside; ``+`` adds options of one value.
+def variants(vary: Sequence[str], without: Sequence[str], system: str, fixed: Mapping[str, Any]) -> list[Variant]:
+    """A run for each value of each ``NAME=VALUE,VALUE…``, and for each of ``without`` one beside a whole one.
 
-    As in ``planner=ranker+trained=my.planner``. Raises UsageError for what is no pair, and for a value given twice.
+    The ``fixed`` options stand beside the value, and ``+`` adds options of one value, as in
+    ``planner=ranker+trained=my.planner``. Raises UsageError for what is no pair, an option that the system does not
+    have, and a value given twice.
     """
-    found: list[Variant] = []
+    if not vary and not without:
+        raise UsageError("give --vary or --without: what the runs differ by")
+    if vary and not system:
+        raise UsageError("say whose options are varied, as in --system pasemiqa (see kbnav systems)")
+    found = [Variant("full", fixed)] if without else []
+    found += [Variant(f"without-{names.replace(',', '-')}", fixed, names) for names in without]
     for given in vary:
         option, values = _pair(given, f"--vary takes name=value,value, not {given!r}")
         for value in filter(None, map(str.strip, values.split(","))):
             plain, *own = value.split("+")
             more = dict(_pair(one, f"behind + stands name=value, not {one!r}") for one in own)
-            options = {**fixed, option: plain, **more}
-            found.append(Variant(f"{option}={value}".replace("/", "_"), option, value, options))
+            options = systems.find(system).read({**fixed, option: plain, **more})
+            own_name = f"{option}={value}".replace("/", "_")
+            found.append(Variant(own_name, options.model_dump(mode="json", exclude_unset=True)))
     names = [one.name for one in found]
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
+    if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"--vary has {twice[0]} twice")
     return found
 
@@ -377,8 +383,8 @@ _TOOK = ("seconds", "calls", "tokens", "cost")
 """What a question took, behind the scores in every row."""
 
 
-def sweep_row(variant: Variant, runs: Sequence[Path]) -> dict[str, Any]:
-    """What came of a value: every mean, and its deviation as ``_sd``, None where there is none.
+def sweep_row(name: str, runs: Sequence[Path]) -> dict[str, Any]:
+    """What came of the runs of a variant: every mean, and its deviation as ``_sd``, None where there is none.
 
     With one run, seconds, calls, tokens and cost are spread over its questions and scores have no deviation; with
     several, every number is the mean of the runs' means, spread over the runs. ``calls_replayed`` counts the calls that
@@ -397,9 +403,7 @@ def sweep_row(variant: Variant, runs: Sequence[Path]) -> dict[str, Any]:
         "cost": _spread(costs) if known else (None, None),
     }
     return {
-        "name": variant.name,
-        "option": variant.option,
-        "value": variant.value,
+        "name": name,
         "runs": len(saved),
         "questions": scores[0].questions,
         **{key: number for name, (mean, sd) in spreads.items() for key, number in ((name, mean), (f"{name}_sd", sd))},

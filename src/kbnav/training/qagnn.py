@@ -33,7 +33,7 @@ from kbnav.retrieval.qagnn import (
 )
 from kbnav.training.data import Listed, Split, means, read_lists
 from kbnav.training.dense import weights_sha256
-from kbnav.training.task import CardFacts, Task, TrainingOptions, Work, find_machine
+from kbnav.training.task import Task, TrainingOptions, Work, find_machine
 
 _BUILT = 20_000
 """Subgraphs that are kept from one epoch to the next, of some 30 kB each."""
@@ -74,8 +74,8 @@ def train_qagnn(task: Task, options: QAGNNOptions) -> Card | None:
     if ended is None:
         return None
     kept = {"sizes": sizes._asdict(), "encoder": index.encoder_name}
-    told = CardFacts("qagnn", "", drawn, relations, options.depth, ("torch", "transformers"), kept)
-    return work.finish(ended, partial(_save, network), told)
+    facts = {"kind": "qagnn", "base": "", "base_sha256": drawn, "relations": relations, "pool": options.depth}
+    return work.finish(ended, partial(_save, network), ("torch", "transformers"), kept, **facts)
 
 
 def _network(task: Task, options: QAGNNOptions, vectors: int) -> tuple[Any, Any]:
