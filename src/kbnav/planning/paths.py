@@ -198,14 +198,6 @@ def example_edge(skb: SKB, source: str, relation: str, target: str) -> tuple[str
     return tuple(skb.name(node) for node in found[0]) if found else ()
 
 
-def graph_hops(path: RelationPath | PlannedPath, skb: SKB) -> Iterator[graph.Hop]:
-    """A path as the graph follows it: relation numbers, and the node numbers of the types met."""
-    types = path.types[1:] or ("",) * len(path.hops)
-    for hop, kind in zip(path.hops, types, strict=True):
-        within = skb.type_range(kind) if kind else None
-        yield graph.Hop(skb.relation_number(hop.relation), hop.way, within)
-
-
 OPEN, BETWEEN, CLOSE = "<PATH>", "<SEP>", "</PATH>"
 NO_RELATION = "text"
 """Stands for the path ``text``; a relation of that name cannot be told from it where it is the only hop."""
@@ -334,6 +326,7 @@ def reached(skb: SKB, path: RelationPath | PlannedPath, nodes: Sequence[str], li
     numbers = {skb.number(node) for node in nodes}
     starts = sorted(number for number in numbers if not path.start or skb.type(number) == path.start)
     found = np.array(starts, np.int32)
-    for hop in graph_hops(path, skb):
-        found = skb.graph.expand(found, hop, limit)
+    for hop, kind in zip(path.hops, path.types[1:] or ("",) * len(path.hops), strict=True):
+        within = skb.type_range(kind) if kind else None
+        found = skb.graph.expand(found, graph.Hop(skb.relation_number(hop.relation), hop.way, within), limit)
     return found

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -355,8 +355,10 @@ def build_prf(kb: SkbKB, settings: Settings, options: PRFOptions) -> PRF:
     return PRF(kb.skb, build_stage(options.base, kb, settings, options), options)
 
 
-def build_hyde(kb: SkbKB, settings: Settings, options: SampledOptions, kind: type[HyDE] = HyDE) -> HyDE:
-    """See ``HyDE``."""
+def build_hyde(
+    kb: SkbKB, settings: Settings, options: ExpansionOptions, kind: Callable[..., ExpandedRetriever] = HyDE
+) -> ExpandedRetriever:
+    """An expansion by the settings' model. Raises as ``build_retriever`` and ``open_calls``."""
     return kind(kb.skb, build_stage(options.base, kb, settings, options), open_calls(settings), options)
 
 

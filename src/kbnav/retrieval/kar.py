@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -23,28 +24,27 @@ from kbnav.answers.relevance import relevance
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import Direction
 from kbnav.knowledge.skb.graph import WAYS, Graph, Hop, NodeNumbers
-from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import arrow
 from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.text import TextIndex
 from kbnav.knowledge.skb.vectors import VectorSearch
-from kbnav.models.calls import ModelCalls, open_calls
+from kbnav.models.calls import ModelCalls
 from kbnav.prompts import prompt_hashes, render
-from kbnav.retrieval.base import Hits, Retriever, build_stage, numbers
+from kbnav.retrieval.base import Hits, Retriever, numbers
 from kbnav.retrieval.expansion import (
     Count,
     Entity,
     ExpandedRetriever,
     Expansions,
     SampledOptions,
+    build_hyde,
     document_line,
     entities,
     structures,
     write_documents,
 )
 from kbnav.runs.trajectory import Observed, Trace
-from kbnav.settings.model import Settings
 
 Scores = npt.NDArray[np.float32]
 Scorer = Callable[[NodeNumbers], Scores]
@@ -476,6 +476,4 @@ def similarity_for(skb: SKB, base: str) -> Meaning | Words:
     return Words(skb, skb.text)
 
 
-def build_kar(kb: SkbKB, settings: Settings, options: KAROptions) -> KAR:
-    """See ``KAR``."""
-    return KAR(kb.skb, build_stage(options.base, kb, settings, options), open_calls(settings), options)
+build_kar = partial(build_hyde, kind=KAR)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -18,8 +17,7 @@ from kbnav.apps.cli.about import print_options
 from kbnav.apps.cli.options import BaseUrl, Given, Json, Model, argument, flag, load, open_skb, option
 from kbnav.apps.cli.terminal import StageProgress, emit, print_json, stop_on_signals
 from kbnav.errors import UsageError
-from kbnav.evaluation.datasets import Dataset, find_dataset
-from kbnav.evaluation.datasets import Dataset as DatasetOf
+from kbnav.evaluation.datasets import Dataset, Question, find_dataset
 from kbnav.models.cancellation import cancelled_by
 from kbnav.models.prices import known_prices
 from kbnav.settings.model import OFFLINE, Settings
@@ -149,9 +147,7 @@ def _answered(dataset: Dataset, kb: SkbKB) -> list[Example]:
     """The questions of a dataset that have answers in the SKB. Raises UsageError where none has."""
     from kbnav.training.data import examples
 
-    found = examples(((one.id, one.text(), one.nodes) for one in dataset.questions), kb.skb)
-    if not found:
-        raise UsageError(f"no question of {dataset.name} has an answer in {kb.name}")
+    found = examples(((one.id, one.text(), one.nodes) for one in with_gold(dataset, kb)), kb.skb)
     if left_out := len(dataset) - len(found):
         print(f"{left_out:,} questions of {dataset.name} left out: no answer of them is in {kb.name}", file=sys.stderr)
     return found
@@ -170,11 +166,9 @@ def _embed(folder: Path, kb: SkbKB, progress: StageProgress) -> int:
     return kb.skb.meta.nodes
 
 
-@contextmanager
-def _progress() -> Iterator[StageProgress]:
+def _progress() -> StageProgress:
     """What is seen meanwhile; of several processes only the first one shows it."""
-    with StageProgress(Console(stderr=True, quiet=os.environ.get("RANK", "0") != "0")) as progress:
-        yield progress
+    return StageProgress(Console(stderr=True, quiet=os.environ.get("RANK", "0") != "0"))
 
 
 def _print_point(point: Point) -> None:
@@ -378,25 +372,25 @@ def queries(name: str, limit: int | None = None) -> list[TrainingQuery]:
     """The questions of a dataset that have gold nodes. Raises UsageError where none has."""
     from kbnav.programs.first_stage import TrainingQuery
 
-    found = [TrainingQuery(one.id, one.text(), one.nodes) for one in find_dataset(name).questions if one.nodes]
-    if not found:
-        raise UsageError(f"no question of {name} has gold nodes")
+    found = [TrainingQuery(one.id, one.text(), one.nodes) for one in with_gold(find_dataset(name))]
     return found[:limit]
 
 
 LEFT_OUT = "{count:,} questions left out: no path of two hops leads from the nodes they name to a gold node"
 
 
-def path_questions(dataset: DatasetOf, kb: SkbKB | None = None) -> list[LabelledQuestion]:
-    """The questions with gold nodes, and of an SKB with one of them in it. Raises UsageError where there is none."""
+def path_questions(dataset: Dataset, kb: SkbKB | None = None) -> list[LabelledQuestion]:
+    """The questions as planners learn from them. Raises UsageError as ``with_gold``, DataError."""
     from kbnav.planning.training import LabelledQuestion, made_from
 
-    found = [
-        LabelledQuestion(one.text(), one.nodes, made_from(one.meta))
-        for one in dataset.questions
-        if (one.nodes if kb is None else any(kb.skb.nodes.ids.find(node) >= 0 for node in one.nodes))
-    ]
+    return [LabelledQuestion(one.text(), one.nodes, made_from(one.meta)) for one in with_gold(dataset, kb)]
+
+
+def with_gold(dataset: Dataset, kb: SkbKB | None = None) -> list[Question]:
+    """The questions with gold nodes, and of an SKB with one of them in it. Raises UsageError where there is none."""
+    ids = kb.skb.nodes.ids if kb else None
+    found = [one for one in dataset.questions if (any(ids.find(node) >= 0 for node in one.nodes) if ids else one.nodes)]
     if not found:
-        where = f"an answer in {kb.skb.meta.name}" if kb else "gold nodes"
+        where = f"an answer in {kb.name}" if kb else "gold nodes"
         raise UsageError(f"no question of {dataset.name} has {where}")
     return found
