@@ -33,7 +33,7 @@ from kbnav.programs.api.functions import OverLimit
 from kbnav.programs.api.knowledge import NotHere
 from kbnav.programs.first_stage import open_parts
 from kbnav.programs.program import Failure, FailureKind, Outcome, Problem, Program
-from kbnav.programs.steps import SIDE_BY_SIDE
+from kbnav.programs.steps import SIDE_BY_SIDE, TrialRunner
 from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import OFFLINE, Settings
 from kbnav.settings.plugins import needs
@@ -332,18 +332,6 @@ class Worker:
         return self._sandbox.run(Program.read(source), query, candidates, self._parts.api)
 
 
-class Bench:
-    """What ``TrialRunner`` needs, done by ``count`` workers; threads share it. Raises what they met."""
-
-    def __init__(self, call: Callable[..., Any], count: int) -> None:
-        """``call`` gives what a method of a worker that has nothing else to do gives, by the method's name."""
-        self.count = count
-        self.first: Callable[[str], Sequence[str]] = partial(call, "first")
-        self.run: Callable[[Program, str, Sequence[str]], Outcome] = lambda program, query, candidates: call(
-            "run", program.source, query, list(candidates)
-        )
-
-
 _HERE: list[Worker] = []
 """In a process that was started for it, its worker."""
 
@@ -358,15 +346,18 @@ def _do(method: str, arguments: Sequence[Any]) -> Any:
 
 
 @contextmanager
-def open_bench(where: Where, settings: Settings, api_model: str, count: int | None) -> Iterator[Bench]:
-    """``count`` workers, by default as many as there are processors; they end with it. Raises as ``connected``."""
+def open_bench(where: Where, settings: Settings, api_model: str, count: int | None) -> Iterator[TrialRunner]:
+    """What runs programs in ``count`` workers, by default as many as there are processors; they end with it.
+
+    Raises as ``connected``, and what the workers meet.
+    """
     settings = for_workers(settings).asking(OFFLINE)
     if where == "ray":
         with connected("--set on=ray") as ray, ExitStack() as stack:
             number, share = share_of(ray, count)
             workers = Pool(ray, Worker, (settings, api_model), number, share)
             stack.callback(workers.close)
-            yield Bench(workers.call, number)
+            yield _runner(workers.call, number)
         return
     number = count or os.cpu_count() or 1
     begun = (settings, api_model)
@@ -378,4 +369,14 @@ def open_bench(where: Where, settings: Settings, api_model: str, count: int | No
             except BrokenProcessPool as error:
                 raise ServiceError("a process that ran programs was ended; the same command continues it") from error
 
-        yield Bench(submit, number)
+        yield _runner(submit, number)
+
+
+def _runner(call: Callable[..., Any], count: int) -> TrialRunner:
+    """``call`` gives what a method of a worker that has nothing else to do gives, by the method's name."""
+
+    def run(program: Program, query: str, candidates: Sequence[str]) -> Outcome:
+        found: Outcome = call("run", program.source, query, list(candidates))
+        return found
+
+    return TrialRunner(partial(call, "first"), run, count)

@@ -31,12 +31,11 @@ from kbnav.models.calls import open_calls
 from kbnav.models.prices import cost_of, price_of
 from kbnav.programs.first_stage import TrainingQuery, bound_to, open_parts
 from kbnav.programs.groups import MOST, SMALLEST, Centroids, Group, groups_by_model, one_group
-from kbnav.programs.program import Outcome, Problem, Program
+from kbnav.programs.program import Problem, Program
 from kbnav.programs.retriever import Description, GroupRecord, freeze, read_frozen
 from kbnav.programs.sandbox import Sandbox, Where, open_bench
 from kbnav.programs.steps import (
     RULE,
-    SIDE_BY_SIDE,
     History,
     Step,
     Trial,
@@ -269,10 +268,8 @@ class Order:
 
 @dataclass(frozen=True)
 class Trained:
-    """What became of a training: the steps of each group, and why each ended."""
+    """What became of a training: why each group ended, and the dollars of all."""
 
-    groups: tuple[Group, ...]
-    steps: Mapping[str, Sequence[Step]]
     ended: Mapping[str, str]
     cost: float
 
@@ -328,8 +325,7 @@ def train(
     if "stopped" in ended.values():
         raise Stopped(STOPPED)
     _freeze(folder, order, grouped, tasks, histories, context)
-    steps = {name: history.steps for name, history in histories.items()}
-    return Trained(grouped.groups, steps, ended, context.spent())
+    return Trained(ended, context.spent())
 
 
 def read_groups(folder: Path) -> GroupsFound:
@@ -504,14 +500,11 @@ def train_programs(
 
     with ExitStack() as stack:
         sandbox = stack.enter_context(Sandbox())
-        first: Callable[[str], Sequence[str]] = lambda query: parts.first(query, None)  # noqa: E731
-        run: Callable[[Program, str, Sequence[str]], Outcome] = partial(sandbox.run, api=parts.api)
-        at_once = SIDE_BY_SIDE
+        bench = TrialRunner(lambda query: parts.first(query, None), partial(sandbox.run, api=parts.api))
         if options.on != "here":
             bench = stack.enter_context(open_bench(options.on, settings, options.api_model, options.workers))
-            first, run, at_once = bench.first, bench.run, bench.count
         context = TrainingContext(
-            TrialRunner(first, run, at_once),
+            bench,
             ModelWriter(calls, describe_setting(kb, parts.api)),
             check=lambda program: sandbox.check(program, parts.api),
             label=lambda node: kb.skb.name(kb.skb.number(node)),
