@@ -26,7 +26,7 @@ from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.vectors import VectorSearch
-from kbnav.retrieval.base import ROLES, ComposedOptions, as_ranking, build_retriever, hits_text, numbers
+from kbnav.retrieval.base import ROLES, ComposedOptions, Retriever, as_ranking, build_retriever, hits_text, numbers
 from kbnav.retrieval.documents import document_vectors
 from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import Settings
@@ -58,27 +58,18 @@ class CandidateList(NamedTuple):
 class Candidates:
     """What several systems find together."""
 
-    def __init__(
-        self,
-        kb: SkbKB,
-        settings: Settings,
-        systems: Sequence[str],
-        depth: int,
-        options: Mapping[str, Mapping[str, Any]],
-    ) -> None:
-        """Systems by name, each with its options. Raises as ``build_retriever``."""
-        self.systems = [build_retriever(name, kb, settings, options.get(name, {})) for name in systems]
-        self._skb, self.depth = kb.skb, depth
+    def __init__(self, skb: SKB, systems: Sequence[Retriever], depth: int) -> None:
+        self._skb, self._systems, self._depth = skb, systems, depth
 
     def find(self, query: str, trace: Trace | None = None) -> CandidateList:
         """The first ``depth`` nodes of all systems together. Raises as their ``retrieve``."""
         trace = trace or Trace()
         lists, scores = [], []
-        for system in self.systems:
-            ranking = system.retrieve(query, self.depth, trace)
+        for system in self._systems:
+            ranking = system.retrieve(query, self._depth, trace)
             lists.append(numbers(self._skb, ranking))
             scores.append([one.score for one in ranking.nodes])
-        nodes = [node for node, _ in reciprocal_rank_fusion(lists, limit=self.depth)]
+        nodes = [node for node, _ in reciprocal_rank_fusion(lists, limit=self._depth)]
         return CandidateList(nodes, _features(nodes, lists, scores))
 
 
@@ -286,14 +277,14 @@ class QAGNN:
         check_schema(folder, card, kb.skb.meta.name, kb.skb.meta.schema_sha256)
         check_files(folder / MODEL, card.files)
         own = {name: {"candidates": options.candidates, **options.stages.get(name, {})} for name in options.made_of}
-        self._skb, self._candidates = kb.skb, Candidates(kb, settings, options.made_of, options.depth, own)
+        self.stages = [build_retriever(name, kb, settings, more) for name, more in own.items()]
+        self._skb, self._candidates = kb.skb, Candidates(kb.skb, self.stages, options.depth)
         self._index, _ = document_vectors(kb, relations=card.relations)
         if not same(self._index.encoder_name, card.settings["encoder"]):
             name = self._index.encoder_name
             raise UsageError(f"{folder}: trained with the encoder {card.settings['encoder']}; {kb.name} has {name}")
         self._builder = Builder(kb.skb, self._index, most=card.settings["nodes"])
         self._network = _read(folder, card)
-        self.stages = self._candidates.systems
         self.prompts: Mapping[str, str] = {name: sha for one in self.stages for name, sha in one.prompts.items()}
         self.refuse_seen = partial(refuse_seen, folder, "it", card.seen)
 

@@ -17,6 +17,7 @@ from kbnav.encoders.trained import Card
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.schema import Progress
 from kbnav.knowledge.skb.vectors import VectorSearch
+from kbnav.retrieval.base import build_retriever
 from kbnav.retrieval.documents import document_vectors
 from kbnav.retrieval.qagnn import (
     MOST_NODES,
@@ -59,7 +60,8 @@ def train_qagnn(task: Task, options: QAGNNOptions) -> Card | None:
 
     kb, split, relations = task.kb, task.split, bool(options.relations)
     index, _ = document_vectors(kb, relations=relations)
-    candidates = Candidates(kb, task.settings, options.systems, options.depth, {})
+    systems = [build_retriever(name, kb, task.settings, {}) for name in options.systems]
+    candidates = Candidates(kb.skb, systems, options.depth)
     network, sizes = _network(task, options, index.dimensions)
     drawn = weights_sha256(network)
     work = Work(task, options, machine, drawn, {"encoder": index.encoder_name})
