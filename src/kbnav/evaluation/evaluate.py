@@ -12,7 +12,6 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -51,7 +50,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.models.prices import known_prices, list_prices, price_of
 from kbnav.runs.journal import write_whole
-from kbnav.runs.trajectory import to_json, versions
+from kbnav.runs.trajectory import now, to_json, versions
 from kbnav.settings import systems
 from kbnav.settings.model import OFFLINE, Settings, load_settings
 from kbnav.settings.plugins import missing
@@ -266,7 +265,7 @@ def evaluate(
             settings=settings.public(),
             versions=versions(),
             prompts=dict(system.prompts),
-            started=datetime.now(UTC).isoformat(timespec="seconds"),
+            started=now(),
             sample=plan.sampling,
             from_gold=options.from_gold,
             topics={"most": golden.TOPICS, "seed": plan.seed} if options.from_gold == "results" else {},
