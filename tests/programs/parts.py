@@ -123,7 +123,7 @@ class Runner:
             if repr(way) in program.source:
                 found = rank(query, candidates)
                 return Outcome(dict(sorted(found.items(), key=lambda pair: -pair[1])))
-        return Outcome(error=Failure("raised", "ZeroDivisionError: division by zero", 2), debug="I got here")
+        return Outcome(error=Failure("ZeroDivisionError: division by zero", 2), debug="I got here")
 
 
 @dataclass

@@ -12,12 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from kbnav.encoders.base import Vectors, normalised
 from kbnav.encoders.minilm import OnnxTexts, onnx_installed
 from kbnav.errors import DataError, UsageError
-from kbnav.runs.journal import read_document, write_whole
+from kbnav.runs.journal import Strict, read_document, write_whole
 from kbnav.settings.plugins import missing
 
 CARD = "card.json"
@@ -32,18 +30,14 @@ EXPORTED, SIDES = "exported.json", ("query", "document")
 """Beside a model that onnxruntime reads too: what it reads and, of two encoders, which one is which."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Question(_Strict):
+class Question(Strict):
     """A question of a training: its id, and its text's digest, by which it is known under another id."""
 
     id: str
     text: str
 
 
-class Card(_Strict):
+class Card(Strict):
     """``card.json``; planners have what they are bound to and how they were trained, and the rest is empty."""
 
     format: int = FORMAT
@@ -57,7 +51,7 @@ class Card(_Strict):
     """The model that the training began with, as it was named; of a ``ranker`` the encoder."""
     base_sha256: str = ""
     settings: dict[str, Any]
-    data: dict[str, str] = {}
+    data: Mapping[str, str] = {}
     """SHA-256 of the questions' files, by the names of their datasets."""
     training: tuple[Question, ...] = ()
     validation: tuple[Question, ...] = ()
@@ -66,13 +60,13 @@ class Card(_Strict):
     best_epoch: float = 0
     pool: int = 0
     """Documents among which the validation questions' answers were looked for."""
-    before: dict[str, float] = {}
+    before: Mapping[str, float] = {}
     """Scores on the validation questions before any training."""
-    after: dict[str, float] = {}
+    after: Mapping[str, float] = {}
     seconds: float = 0
     """Of the training, without the preparation of its data and the vectors of the SKB."""
     device: str = "cpu"
-    versions: dict[str, str] = {}
+    versions: Mapping[str, str] = {}
     files: dict[str, str]
     """SHA-256 of each file of the model."""
 

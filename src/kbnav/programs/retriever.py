@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from kbnav.answers.tables import Ranking
 from kbnav.encoders.trained import Question, refuse_seen
 from kbnav.errors import DataError, UsageError
@@ -30,7 +28,7 @@ from kbnav.programs.sandbox import Sandbox
 from kbnav.programs.steps import ranked
 from kbnav.prompts import prompt_hashes
 from kbnav.retrieval.base import NO_PROMPTS, RetrievalOptions, as_ranking, hits_text
-from kbnav.runs.journal import read_document, write_whole
+from kbnav.runs.journal import Strict, read_document, write_whole
 from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import OFFLINE, Settings
 
@@ -39,11 +37,7 @@ PROGRAMS = "programs"
 FORMAT = 1
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class GroupRecord(_Strict):
+class GroupRecord(Strict):
     """A group in ``programs.json``. Without a program the first stage answers: nothing was better."""
 
     id: str
@@ -54,24 +48,24 @@ class GroupRecord(_Strict):
     """The file's name below ``programs/``."""
     sha256: str = ""
     step: int = 0
-    scores: dict[str, float] = {}
+    scores: Mapping[str, float] = {}
     """This program's means over the group's validation queries."""
-    first: dict[str, float] = {}
+    first: Mapping[str, float] = {}
     """The first stage's over the same queries."""
     queries: int = 0
     p: float | None = None
     """Of the paired test between the two by MRR."""
 
 
-class Description(_Strict):
+class Description(Strict):
     """``programs.json``."""
 
     format: int = FORMAT
     skb: str
     bound: dict[str, Any]
     """What must be the same where the programs are used, by name: the API, the schema, the encoder, the first stage."""
-    prompts: dict[str, str] = {}
-    models: dict[str, str] = {}
+    prompts: Mapping[str, str] = {}
+    models: Mapping[str, str] = {}
     seed: int = 0
     training: tuple[Question, ...]
     validation: tuple[Question, ...]

@@ -168,7 +168,7 @@ class Sandbox:
         except self._monty.MontyError as error:
             failure = self._failure(error, program)
         except (OutOfCalls, OutOfOutput, OutOfTime) as error:
-            failure = Failure(_KINDS[type(error).__name__], str(error))
+            failure = Failure(str(error), kind=_KINDS[type(error).__name__])
         seconds = round(time.perf_counter() - began, 4)
         return Outcome(scores, failure, calls.feedback.text, dict(calls.counts), seconds, calls.trace.usage)
 
@@ -250,7 +250,8 @@ class Sandbox:
 
     def _failure(self, error: monty.MontyError, program: Program) -> Failure:
         if isinstance(error, self._monty.MontyCrashedError):
-            return Failure("time" if error.timed_out else "crash", f"the program's process ended: {error}"[:_MESSAGE])
+            ended = f"the program's process ended: {error}"
+            return Failure(ended[:_MESSAGE], kind="time" if error.timed_out else "crash")
         name, said = type(error.exception()).__name__, str(error).strip()
         kind = _KINDS.get(name, "raised")
         message = said if said.startswith(name) else f"{name}: {said}" if said else name
@@ -260,7 +261,7 @@ class Sandbox:
             line = next((frame.line for frame in reversed(error.traceback()) if frame.line in own), 0)
         if kind == "raised" and "suspension limit" in message:
             kind = "calls"
-        return Failure(kind, message[:_MESSAGE], line)
+        return Failure(message[:_MESSAGE], line, kind)
 
 
 def _placeholder(name: str) -> Any:
@@ -286,7 +287,7 @@ def read_scores(
             named = ", ".join(repr(node[:80]) for node in unknown[:3])
             wrong = f"gave scores for {len(unknown)} ids that are no {which}: {named}"
     if wrong is not None:
-        return {}, Failure("scores", f"{program.entry} {wrong}")
+        return {}, Failure(f"{program.entry} {wrong}", kind="scores")
     place = {node: number for number, node in enumerate(candidates if program.entry == "score" else value)}
     ordered = sorted(value, key=lambda node: (-float(value[node]), place[node]))
     return {node: float(value[node]) for node in ordered}, None
