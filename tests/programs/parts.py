@@ -7,7 +7,8 @@ from typing import Any
 
 from kbnav.encoders.trained import question_digests
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.programs.first_stage import TrainingQuery, bound_to
+from kbnav.planning.training import LabelledQuestion
+from kbnav.programs.first_stage import bound_to
 from kbnav.programs.groups import Centroids
 from kbnav.programs.program import Failure, Outcome, Program
 from kbnav.programs.retriever import Description, GroupRecord, freeze
@@ -52,12 +53,13 @@ def frozen_programs(kb: SkbKB, folder: Path, *sources: str) -> None:
 NODES = [f"n{number}" for number in range(30)]
 
 
-def query(number: int, *, split: str = "t") -> TrainingQuery:
+def query(number: int, *, split: str = "t") -> LabelledQuestion:
     """A query whose answer is the tenth candidate but for every fourth, where it is the first."""
-    return TrainingQuery(f"{split}{number}", f"{split} query {number} of things", (NODES[0 if number % 4 == 0 else 9],))
+    answer = NODES[0 if number % 4 == 0 else 9]
+    return LabelledQuestion(f"{split} query {number} of things", (answer,), id=f"{split}{number}")
 
 
-def queries(count: int, split: str = "t") -> list[TrainingQuery]:
+def queries(count: int, split: str = "t") -> list[LabelledQuestion]:
     return [query(number, split=split) for number in range(count)]
 
 

@@ -6,7 +6,7 @@ from langchain_core.messages import AIMessage
 
 from kbnav.models.calls import ModelCalls
 from kbnav.models.scripted import ScriptedModel
-from kbnav.programs.first_stage import TrainingQuery
+from kbnav.planning.training import LabelledQuestion
 from kbnav.programs.program import Program
 from kbnav.programs.steps import Comparison, History, Step, Trial
 from kbnav.programs.train import Task, train_group
@@ -119,7 +119,7 @@ def test_a_fresh_start_does_not_show_the_last_program_but_the_best():
 
 
 def trial(name: str, hit5: float, mrr: float, error: str = "") -> Trial:
-    query = TrainingQuery(name, f"query {name}", ("a", "z"))
+    query = LabelledQuestion(f"query {name}", ("a", "z"), id=name)
     return Trial(query, ("b", "a", "c"), {"b": 0.5, "a": 0.25}, {"hit@5": hit5, "mrr": mrr}, error)
 
 
@@ -129,7 +129,7 @@ def placed(name: str, *ranks: int | None, error: str = "", debug: str = "") -> T
     first = min(at, default=0)
     metrics = {"hit@5": float(0 < first <= 5), "mrr": 1 / first if first else 0.0}
     ranking = tuple(at.get(place, f"n{place}") for place in range(1, 101))
-    query = TrainingQuery(name, f"query {name}", tuple(f"a{place}" for place in range(len(ranks))))
+    query = LabelledQuestion(f"query {name}", tuple(f"a{place}" for place in range(len(ranks))), id=name)
     return Trial(query, ranking, {}, metrics, error, debug)
 
 

@@ -68,6 +68,7 @@ class LabelledQuestion:
     text: str
     answers: Sequence[str]
     paths: Sequence[Gold] = ()
+    id: str = ""
 
 
 def made_from(meta: Mapping[str, Any]) -> tuple[Gold, ...]:

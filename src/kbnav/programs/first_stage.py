@@ -25,15 +25,6 @@ KEPT = 100
 """Nodes of a ranking that are scored, as many as a run keeps."""
 
 
-@dataclass(frozen=True)
-class TrainingQuery:
-    """A question with its answers, node ids."""
-
-    id: str
-    text: str
-    answers: tuple[str, ...]
-
-
 def oracle_recall(stage: Iterable[tuple[Collection[str], Collection[str]]]) -> float:
     """What the best program could reach: the mean share of answers among candidates; 0 without answers."""
     shares = [len(set(answers) & set(candidates)) / max(1, len(set(answers))) for candidates, answers in stage]

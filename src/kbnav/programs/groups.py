@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kbnav.programs.first_stage import TrainingQuery
+from kbnav.planning.training import LabelledQuestion
 from kbnav.prompts import render
 from kbnav.runs.trajectory import Trace
 
@@ -89,14 +89,14 @@ def bags(texts: Sequence[str], vocabulary: Sequence[str]) -> NDArray[np.float64]
     return found
 
 
-def one_group(training: Sequence[TrainingQuery], validation: Sequence[TrainingQuery]) -> list[Group]:
+def one_group(training: Sequence[LabelledQuestion], validation: Sequence[LabelledQuestion]) -> list[Group]:
     """All queries as one group."""
     return [Group("g1", "any query", tuple(one.id for one in training), tuple(one.id for one in validation))]
 
 
 def groups_by_model(
-    training: Sequence[TrainingQuery],
-    validation: Sequence[TrainingQuery],
+    training: Sequence[LabelledQuestion],
+    validation: Sequence[LabelledQuestion],
     ask: Ask,
     trace: Trace,
     *,
@@ -150,8 +150,8 @@ def assign(patterns: Sequence[str], texts: Sequence[str], ask: Ask, trace: Trace
 
 def merged(
     groups: Sequence[Group],
-    training: Sequence[TrainingQuery],
-    validation: Sequence[TrainingQuery],
+    training: Sequence[LabelledQuestion],
+    validation: Sequence[LabelledQuestion],
     *,
     smallest: int = SMALLEST,
     kinds: Callable[[str], str] = lambda _: "",

@@ -29,7 +29,8 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.questions import read
 from kbnav.models.calls import open_calls
 from kbnav.models.prices import cost_of, price_of
-from kbnav.programs.first_stage import TrainingQuery, bound_to, open_parts
+from kbnav.planning.training import LabelledQuestion
+from kbnav.programs.first_stage import bound_to, open_parts
 from kbnav.programs.groups import MOST, SMALLEST, Centroids, Group, groups_by_model, one_group
 from kbnav.programs.program import Problem, Program
 from kbnav.programs.retriever import Description, GroupRecord, freeze, read_frozen
@@ -135,8 +136,8 @@ class Task:
 
     id: str
     pattern: str
-    training: Sequence[TrainingQuery]
-    validation: Sequence[TrainingQuery]
+    training: Sequence[LabelledQuestion]
+    validation: Sequence[LabelledQuestion]
     first: Sequence[Trial]
 
 
@@ -192,7 +193,7 @@ def _tried(
     if program is None:
         return replace(step, rejected=len(rejected) - 1, error=rejected[-1].error)
 
-    def run(queries: Sequence[TrainingQuery]) -> list[Trial]:
+    def run(queries: Sequence[LabelledQuestion]) -> list[Trial]:
         trials = context.bench.run(program, queries)
         api.spend(sum((one.usage for one in trials), Usage()))
         return trials
@@ -227,7 +228,7 @@ def _tried(
     )
 
 
-def _batch(task: Task, options: ProgramsOptions, number: int) -> list[TrainingQuery]:
+def _batch(task: Task, options: ProgramsOptions, number: int) -> list[LabelledQuestion]:
     order = list(task.training)
     random.Random(f"{options.seed}:{task.id}:batches").shuffle(order)
     size = min(options.batch, len(order))
@@ -250,8 +251,8 @@ class Order:
     """What is trained on; ``bound``: all that must be the same in use; ``models``: the writer's, the programs'."""
 
     skb: str
-    training: Sequence[TrainingQuery]
-    validation: Sequence[TrainingQuery]
+    training: Sequence[LabelledQuestion]
+    validation: Sequence[LabelledQuestion]
     options: ProgramsOptions
     bound: Mapping[str, Any]
     models: Mapping[str, str]
@@ -459,8 +460,8 @@ def _record(group: Group, task: Task, best: Step | None) -> GroupRecord:
 def train_programs(
     kb: SkbKB,
     settings: Settings,
-    training: Sequence[TrainingQuery],
-    validation: Sequence[TrainingQuery],
+    training: Sequence[LabelledQuestion],
+    validation: Sequence[LabelledQuestion],
     options: ProgramsOptions,
     folder: Path,
     *,

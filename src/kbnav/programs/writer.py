@@ -11,8 +11,8 @@ from types import MappingProxyType
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.calls import ModelCalls
 from kbnav.planning.paths import example_edge
+from kbnav.planning.training import LabelledQuestion
 from kbnav.programs.api import Api
-from kbnav.programs.first_stage import TrainingQuery
 from kbnav.programs.program import BadProgram, Problem, Program
 from kbnav.programs.sandbox import LANGUAGE
 from kbnav.programs.steps import Action, History, Trial, Verdict, means
@@ -181,7 +181,7 @@ class Brief:
     action: Action
     number: int
     pattern: str
-    examples: Sequence[TrainingQuery]
+    examples: Sequence[LabelledQuestion]
     first: Mapping[str, float]
     history: History
     rejected: tuple[Rejected, ...] = ()
@@ -301,7 +301,7 @@ def next_action(history: History, patience: int) -> Action:
     return "anew" if history.without_gain >= patience else "improve"
 
 
-def example_queries(queries: Sequence[TrainingQuery], seed: str) -> list[TrainingQuery]:
+def example_queries(queries: Sequence[LabelledQuestion], seed: str) -> list[LabelledQuestion]:
     """So many queries at random, in their order."""
     places = random.Random(seed).sample(range(len(queries)), min(EXAMPLES, len(queries)))
     return [queries[place] for place in sorted(places)]

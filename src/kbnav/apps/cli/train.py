@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.planning.seq2seq import Epoch
     from kbnav.planning.training import LabelledQuestion
-    from kbnav.programs.first_stage import TrainingQuery
     from kbnav.programs.groups import Group
     from kbnav.programs.steps import Step
     from kbnav.training.data import Example
@@ -263,8 +262,8 @@ def _train_programs(job: Job) -> None:
     if len(job.learned) != 1 or len(job.validation) != 1:
         raise UsageError("kbnav train programs takes one --dataset and one --validation")
     options = job.options
-    training = queries(job.learned[0], options.limit)
-    validation = queries(job.validation[0])
+    training = path_questions(*job.datasets(job.learned))[: options.limit]
+    validation = path_questions(*job.datasets(job.validation))
     for model in (job.settings.model, options.api_model):
         check_limit(options.cost, model or OFFLINE, list(known_prices(job.settings)))
 
@@ -368,22 +367,14 @@ def print_frozen(folder: Path) -> None:
             print(f"{one.id}: no program is better than the first stage ({first} on {one.queries}); {one.pattern}")
 
 
-def queries(name: str, limit: int | None = None) -> list[TrainingQuery]:
-    """The questions of a dataset that have gold nodes. Raises UsageError where none has."""
-    from kbnav.programs.first_stage import TrainingQuery
-
-    found = [TrainingQuery(one.id, one.text(), one.nodes) for one in with_gold(find_dataset(name))]
-    return found[:limit]
-
-
 LEFT_OUT = "{count:,} questions left out: no path of two hops leads from the nodes they name to a gold node"
 
 
 def path_questions(dataset: Dataset, kb: SkbKB | None = None) -> list[LabelledQuestion]:
-    """The questions as planners learn from them. Raises UsageError as ``with_gold``, DataError."""
+    """The questions as planners and programs learn from them. Raises UsageError as ``with_gold``, DataError."""
     from kbnav.planning.training import LabelledQuestion, made_from
 
-    return [LabelledQuestion(one.text(), one.nodes, made_from(one.meta)) for one in with_gold(dataset, kb)]
+    return [LabelledQuestion(one.text(), one.nodes, made_from(one.meta), one.id) for one in with_gold(dataset, kb)]
 
 
 def with_gold(dataset: Dataset, kb: SkbKB | None = None) -> list[Question]:
