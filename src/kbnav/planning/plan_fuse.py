@@ -28,15 +28,7 @@ from pydantic import Field
 from kbnav import encoders
 from kbnav.answers.tables import Ranking
 from kbnav.encoders import Encoder, encode_queries
-from kbnav.encoders.trained import (
-    Card,
-    Question,
-    check_files,
-    check_schema,
-    digests,
-    read_card,
-    refuse_seen,
-)
+from kbnav.encoders.trained import MODEL, Card, check_files, check_schema, digests, read_card, refuse_seen
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
@@ -444,45 +436,30 @@ def encoder_for(skb: SKB, name: str = "") -> Encoder:
     return found or encoder_of(skb)
 
 
-def save(
-    folder: Path,
-    skb: SKB,
-    found: Trained,
-    encoder: Encoder,
-    *,
-    data: Mapping[str, str],
-    training: Sequence[Question],
-    validation: Sequence[Question],
-    seconds: float,
-) -> Card:
-    """Write the folder; the card last. ``data`` has the SHA-256 of the questions' files by their datasets' names."""
-    found.planner.save(folder / "model" / PLANNER, "exact")
+def save(folder: Path, skb: SKB, found: Trained, encoder: Encoder, **facts: Any) -> Card:
+    """Write the folder; the card last. ``facts`` are the card's ``data``, questions and ``seconds``."""
+    found.planner.save(folder / MODEL / PLANNER, "exact")
     learned: dict[str, Any] = {
         "kinds": KINDS,
         "weights": asdict(found.weights),
         "telling": asdict(found.telling),
     }
-    write_whole(folder / "model" / LEARNED, json.dumps(learned, ensure_ascii=False, indent=1, sort_keys=True) + "\n")
+    write_whole(folder / MODEL / LEARNED, json.dumps(learned, ensure_ascii=False, indent=1, sort_keys=True) + "\n")
     card = Card(
         kind="fuse",
         skb=skb.meta.name,
         schema_sha256=skb.meta.schema_sha256,
         relations=skb.relational_text is not None,
         base=encoder.name,
-        base_sha256="",
         settings={"evidence": KINDS},
-        data=dict(data),
-        training=tuple(training),
-        validation=tuple(validation),
         epochs=EPOCHS,
         best_epoch=EPOCHS,
         pool=skb.meta.nodes,
         before=found.before,
         after=found.after,
-        seconds=round(seconds, 1),
-        device="cpu",
         versions={name: version(name) for name in ("numpy", "scipy")},
-        files=digests(folder / "model"),
+        files=digests(folder / MODEL),
+        **facts,
     )
     card.write(folder)
     return card
@@ -492,9 +469,9 @@ def load(folder: Path, skb: SKB) -> tuple[Card, Ranker, WordWeights, Weights]:
     """Read what ``save`` wrote. Raises UsageError for another SKB's schema, DataError where it is damaged."""
     card = read_card(folder, "fuse")
     check_schema(folder, card, skb.meta.name, skb.meta.schema_sha256)
-    check_files(folder / "model", card.files)
-    planner = Ranker.load(folder / "model" / PLANNER, skb, encoder_for(skb, card.base))
-    found: dict[str, Any] = json.loads((folder / "model" / LEARNED).read_bytes())
+    check_files(folder / MODEL, card.files)
+    planner = Ranker.load(folder / MODEL / PLANNER, skb, encoder_for(skb, card.base))
+    found: dict[str, Any] = json.loads((folder / MODEL / LEARNED).read_bytes())
     if tuple(found["kinds"]) != KINDS:
         raise DataError(f"{folder}: its weights are of other evidence; train it again")
     return card, planner, WordWeights(**found["telling"]), Weights(**found["weights"])

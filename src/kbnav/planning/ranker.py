@@ -9,7 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -79,7 +79,7 @@ class Scorer:
         seed: int = 0,
         epochs: int = EPOCHS,
     ) -> Scorer:
-        """Learn from the distribution over candidates that each question should have.
+        """Learn from the distribution over candidates that each question should have, at a rate that falls to 0.
 
         Args:
             questions: n of them.
@@ -95,8 +95,22 @@ class Scorer:
         parts = tuple(sorted(frozenset().union(*(candidates.parts[place] for place in right))))
         shape = len(words) + questions.vectors.shape[1] + 1, len(parts)
         start = cls(words, rarity, parts, np.zeros(shape, np.float32))
-        weights, scale = _descend(start, questions, candidates, target, possible, seed, epochs)
-        return cls(words, rarity, parts, weights, scale)
+        features, membership = start.features(questions), start.membership(candidates)
+        cosines = questions.vectors @ candidates.vectors.T
+        state = _Adam([start.weights.copy(), np.array([start.scale], np.float32)])
+        random = np.random.default_rng(seed)
+        size = min(max(len(features) // _STEPS, _SMALLEST), _LARGEST)
+        batches = -(-len(features) // size)
+        for epoch in range(epochs):
+            for number, rows in enumerate(np.array_split(random.permutation(len(features)), batches)):
+                weights, scale = state.values
+                scores = (features[rows] @ weights) @ membership.T + scale * cosines[rows]
+                found = np.exp(log_softmax(scores, None if possible is None else possible[rows]))
+                error = ((found - target[rows]) / len(rows)).astype(np.float32)
+                gradient = features[rows].T @ (error @ membership) + _DECAY * weights
+                done = (epoch * batches + number) / (epochs * batches)
+                state.step([gradient, np.array([(error * cosines[rows]).sum()], np.float32)], _RATE * (1 - done))
+        return replace(start, weights=state.values[0], scale=float(state.values[1][0]))
 
     def scores(self, questions: Questions, candidates: Candidates) -> Floats:
         """Shape [n, c], unbounded; ``log_softmax`` makes logarithms of probabilities of a row."""
@@ -146,35 +160,9 @@ def _vocabulary(texts: Sequence[str]) -> tuple[tuple[str, ...], Vectors]:
     return tuple(kept), rarity.astype(np.float32)
 
 
-def _descend(
-    start: Scorer,
-    questions: Questions,
-    candidates: Candidates,
-    target: Floats,
-    possible: Mask | None,
-    seed: int,
-    epochs: int,
-) -> tuple[Vectors, float]:
-    """Adam (Kingma and Ba, 2015) with a rate that falls to 0."""
-    features, membership = start.features(questions), start.membership(candidates)
-    cosines = questions.vectors @ candidates.vectors.T
-    state = _Adam([start.weights.copy(), np.array([start.scale], np.float32)])
-    random = np.random.default_rng(seed)
-    size = min(max(len(features) // _STEPS, _SMALLEST), _LARGEST)
-    batches = -(-len(features) // size)
-    for epoch in range(epochs):
-        for number, rows in enumerate(np.array_split(random.permutation(len(features)), batches)):
-            weights, scale = state.values
-            scores = (features[rows] @ weights) @ membership.T + scale * cosines[rows]
-            found = np.exp(log_softmax(scores, None if possible is None else possible[rows]))
-            error = ((found - target[rows]) / len(rows)).astype(np.float32)
-            gradient = features[rows].T @ (error @ membership) + _DECAY * weights
-            done = (epoch * batches + number) / (epochs * batches)
-            state.step([gradient, np.array([(error * cosines[rows]).sum()], np.float32)], _RATE * (1 - done))
-    return state.values[0], float(state.values[1][0])
-
-
 class _Adam:
+    """Kingma and Ba (2015)."""
+
     def __init__(self, values: list[Vectors]) -> None:
         self.values = values
         self._mean = [np.zeros_like(value) for value in values]

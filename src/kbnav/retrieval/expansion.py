@@ -123,7 +123,7 @@ class ExpandedRetriever:
     ) -> None:
         """``prompts``: SHA-256 of each prompt file that expanding needs."""
         self.prompts, self.stages = {**prompts, **base.prompts}, (base,)
-        self._skb, self._base, self._repeats = skb, base, options.repeats
+        self._skb, self._base, self._options = skb, base, options
 
     @abstractmethod
     def expand(self, query: str, trace: Trace) -> Sequence[str]:
@@ -138,7 +138,7 @@ class ExpandedRetriever:
         if not expansions:
             trace.record("expanded_query", Observed("no expansion was made: the query is asked as it is", ok=False))
             return self._base.retrieve(query, k, trace)
-        expanded = join(query, expansions, self._repeats)
+        expanded = join(query, expansions, self._options.repeats)
         trace.record("expanded_query", Observed(expanded))
         nodes = expansions.nodes if isinstance(expansions, Expansions) else ()
         found = self._base.retrieve(expanded, max(k, len(nodes)), trace)
@@ -154,14 +154,11 @@ class PRF(ExpandedRetriever):
     """Pseudo-relevance feedback: the documents of a first retrieval, whole, as the expansion; it asks no model."""
 
     name = "prf"
-
-    def __init__(self, skb: SKB, base: Retriever, options: PRFOptions) -> None:
-        super().__init__(skb, base, options)
-        self._initial = options.initial
+    _options: PRFOptions
 
     def expand(self, query: str, trace: Trace) -> list[str]:
         """See ``ExpandedRetriever``."""
-        found = self._base.retrieve(query, self._initial, trace)
+        found = self._base.retrieve(query, self._options.initial, trace)
         return [indexed_text(self._skb, self._skb.number(node)) for node in found.ids]
 
 
@@ -169,11 +166,11 @@ class HyDE(ExpandedRetriever):
     """Samples documents that would answer the query, from document structures alone (KAR, 5.2, Table 6)."""
 
     name = "hyde"
+    _options: SampledOptions
 
     def __init__(self, skb: SKB, base: Retriever, calls: ModelCalls, options: SampledOptions) -> None:
         super().__init__(skb, base, options, prompt_hashes(self.name))
-        self._structures, self._calls, self._options = structures(skb), calls, options
-        self._initial = options.initial if isinstance(options, FeedbackOptions) else 0
+        self._structures, self._calls = structures(skb), calls
 
     def expand(self, query: str, trace: Trace) -> list[str]:
         """See ``ExpandedRetriever``."""
@@ -189,13 +186,14 @@ class RAR(HyDE):
     """As HyDE, with the ``initial`` documents in view that the query alone finds first (KAR, section 5.2, Table 6)."""
 
     name = "rar"
+    _options: FeedbackOptions
 
     def expand(self, query: str, trace: Trace) -> list[str]:
         """See ``ExpandedRetriever``."""
         return self._write("document", query, trace, documents=self._first([query], trace))
 
     def _first(self, texts: list[str], trace: Trace) -> list[str]:
-        ids = [node for text in texts for node in self._base.retrieve(text, self._initial, trace).ids]
+        ids = [node for text in texts for node in self._base.retrieve(text, self._options.initial, trace).ids]
         return [document_line(self._skb, self._skb.number(node)) for node in dict.fromkeys(ids)]
 
 

@@ -112,6 +112,7 @@ class KAR(ExpandedRetriever):
     """Knowledge-aware expansion."""
 
     name = "kar"
+    _options: KAROptions
 
     def __init__(self, skb: SKB, base: Retriever, calls: ModelCalls, options: KAROptions) -> None:
         """``base`` retrieves the documents of the query itself too. Raises UsageError as ``similarity_for``."""
@@ -121,7 +122,7 @@ class KAR(ExpandedRetriever):
             kind.name: _spread(skb, start, kind.count)
             for kind, start in zip(skb.meta.types, skb.meta.type_start, strict=False)
         }
-        self._calls, self._options = calls, options
+        self._calls = calls
         self._surroundings = Surroundings(skb.graph, hops=options.hops, edges=options.edges)
 
     def expand(self, query: str, trace: Trace) -> list[str]:

@@ -206,7 +206,7 @@ def _train_fuse(job: Job) -> None:
             data={one.name: one.sha256 for one in (*learned, *judged)},
             training=tuple({one.text: one for one in question_digests(asked)}.values()),
             validation=question_digests(chosen_by),
-            seconds=time.monotonic() - begun,
+            seconds=round(time.monotonic() - begun, 1),
         )
     head = f"{job.out}: learned from {len(card.training):,} questions in {card.seconds:,.0f} s, with {card.base}"
     _print_card(job, card, head, "by the weights before and after")
