@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from kbnav.apps.cli.train import queries
+from kbnav.apps.cli.train import path_questions
 from kbnav.errors import Stopped, UsageError
+from kbnav.evaluation.datasets import find_dataset
 from kbnav.evaluation.records import read_saved_run
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
@@ -95,7 +96,7 @@ def trained(kb: KnowledgeBase, home: Path, sets: Path, out: Path, **more: Any) -
     settings = Settings(kb="demo", home=home, cache_age=0)
     writer = ScriptedModel(replies=[AIMessage(BY_RELATION), AIMessage("Fine."), AIMessage("```python\nx = 1\n```")] * 2)
     options = ProgramsOptions(most=1, steps=1, batch=4, **more)
-    asked = [queries(str(sets / f"{name}.jsonl")) for name in ("train", "val")]
+    asked = [path_questions(find_dataset(str(sets / f"{name}.jsonl"))) for name in ("train", "val")]
     train_programs(kb, settings.asking(writer), *asked, options, out)
     return out
 
