@@ -50,7 +50,7 @@ def test_the_one_query_is_executed_and_is_the_answer(tmp_path, mini_kb, said):
 
 
 @pytest.mark.parametrize("query", ["SELECT ?x { ?x wdt:P61 wd:Q11344 }", "SELECT ?x { nonsense"])
-def test_build_one_queryout_rows_is_no_answer_and_nothing_more_is_asked(tmp_path, mini_kb, query):
+def test_one_query_without_rows_is_no_answer_and_nothing_more_is_asked(tmp_path, mini_kb, query):
     run, prompts = answered("one-query", query, mini_kb, tmp_path)
     assert (run.outcome.status, len(prompts), len(run.steps)) == ("no answer", 1, 1)
 

@@ -72,6 +72,7 @@ def walker(
 ) -> Agent:
     """An agent by scripted models; ``planner`` is used in place of the options'."""
     entry, models = find(name), Models(model or ScriptedModel(replies=[]), ask or Script([]), write)
-    given = (entry.read(own.options), models, *((planner,) if planner else ()))
-    built: Agent = entry.builder()(kb, own, *given)
+    given = {"options": entry.read(own.options), "models": models, "planner": planner}
+    build = entry.builder()
+    built: Agent = build(kb, own, **{one: value for one, value in given.items() if one in build.__annotations__})
     return built
