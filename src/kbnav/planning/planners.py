@@ -152,7 +152,8 @@ def open_planner(options: PlanOptions, skb: SKB, settings: Settings) -> Planner:
         return InContext(skb, open_calls(settings), options.hops)
     if not options.trained:
         raise UsageError(f"the planner {options.planner} must be trained first: kbnav train {options.planner}")
-    folder, notes = Path(options.trained), ()
+    folder = Path(options.trained)
+    notes: tuple[str, ...] = ()
     matching = read_card(folder, "ranker", "seq2seq").settings["matching"]
     if matching != options.matching:
         said = f"with matching={matching}, and these nodes are matched by {options.matching}"

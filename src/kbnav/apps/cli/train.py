@@ -262,8 +262,8 @@ def _train_programs(job: Job) -> None:
     if len(job.learned) != 1 or len(job.validation) != 1:
         raise UsageError("kbnav train programs takes one --dataset and one --validation")
     options = job.options
-    training = path_questions(*job.datasets(job.learned))[: options.limit]
-    validation = path_questions(*job.datasets(job.validation))
+    training = path_questions(find_dataset(job.learned[0]))[: options.limit]
+    validation = path_questions(find_dataset(job.validation[0]))
     for model in (job.settings.model, options.api_model):
         check_limit(options.cost, model or OFFLINE, list(known_prices(job.settings)))
 
