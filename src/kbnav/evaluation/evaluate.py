@@ -237,7 +237,7 @@ def evaluate(
         if any(one.table is not None for one in answers.values()) and not find_spec("scipy"):
             raise missing("scoring tables", "scipy", extra="eval")
         if named := sum(map(names_only, questions)):
-            what = f"{named} of {len(questions)} questions have names or numbers as stored answers"
+            what = f"{named} of {len(questions)} questions have names as stored answers"
             _log.warning("%s: kbnav eval score %s --by labels compares them", what, folder)
         texts = {question.id: question.text(plan.language) for question in questions}
         unknown = [answers[name] for name in texts if not answers[name].known]
