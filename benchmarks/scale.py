@@ -143,7 +143,7 @@ def measure_use(folder: Path, nodes: int, words: int) -> Figures:
 
 def measure_lance(folder: Path, nodes: int, words: int) -> Figures:  # noqa: ARG001
     """Write the built SKB into tables in a folder."""
-    from kbnav.knowledge.skb.lance.build import write
+    from kbnav.knowledge.skb.lance import write
 
     watch, first = Watch(), 0.0
 
@@ -163,7 +163,7 @@ def measure_lance(folder: Path, nodes: int, words: int) -> Figures:  # noqa: ARG
 
 def measure_lance_use(folder: Path, nodes: int, words: int) -> Figures:
     """Open and search the tables, on a machine that has fetched nothing yet."""
-    from kbnav.knowledge.skb.lance.store import LanceStore
+    from kbnav.knowledge.skb.lance import LanceStore
 
     with tempfile.TemporaryDirectory(dir=folder) as cache:
         first = seconds(lambda: LanceStore.open(str(folder / "lance"), Path(cache)))

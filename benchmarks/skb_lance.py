@@ -33,11 +33,10 @@ import requests
 from benchmarks._timing import seconds, status
 
 from kbnav.agents.common.agent import Agent
-from kbnav.knowledge.open import bundled_skb
+from kbnav.knowledge.open import bundled_skb, open_store
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.lance.build import write
-from kbnav.knowledge.skb.lance.tables import s3_endpoint
-from kbnav.knowledge.skb.store import SKB, open_store
+from kbnav.knowledge.skb.lance import s3_endpoint, write
+from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.base import Retriever
 from kbnav.sessions.session import attempt
 from kbnav.settings import systems

@@ -307,7 +307,7 @@ def spoil(folder: Path, name: str, header: str = "") -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["text/meta.json", "names/names.json", "vectors/vectors.npy", "graph/out-start.npy", "nodes/ids-order.npy"]
+    "name", ["text/meta.json", "names/meta.json", "vectors/vectors.npy", "graph/out-start.npy", "nodes/ids-order.npy"]
 )
 def test_a_server_starts_without_the_one_whose_index_does_not_open(fresh_home, broken, name):
     spoil(broken, name)

@@ -8,9 +8,7 @@ import pytest
 
 from kbnav.errors import CredentialsError, ServiceError, UsageError
 from kbnav.knowledge.open import bundled_skb
-from kbnav.knowledge.skb.lance.build import write
-from kbnav.knowledge.skb.lance.store import LanceStore
-from kbnav.knowledge.skb.lance.tables import connect
+from kbnav.knowledge.skb.lance import LanceStore, connect, write
 from kbnav.knowledge.skb.maintenance import check
 from kbnav.knowledge.skb.store import SKB
 from tests.apps.web.parts import until

@@ -11,15 +11,13 @@ import numpy as np
 import pytest
 
 from kbnav.errors import DataError, UnknownId, UsageError
-from kbnav.knowledge.open import bundled_skb
+from kbnav.knowledge.open import bundled_skb, open_store
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.lance.build import write
-from kbnav.knowledge.skb.lance.store import LanceStore
-from kbnav.knowledge.skb.lance.tables import connect
+from kbnav.knowledge.skb.lance import LanceStore, connect, write
 from kbnav.knowledge.skb.maintenance import check, info
-from kbnav.knowledge.skb.store import SKB, open_store
+from kbnav.knowledge.skb.store import SKB
 from kbnav.settings import systems
 from kbnav.settings.model import Settings
 

@@ -192,7 +192,7 @@ def _rejected(out: Path, bad: Bad) -> Path | None:
 
 def _build(recipe: Recipe, out: str, options: Options, console: Console) -> Meta:
     from kbnav.knowledge.skb.build import build
-    from kbnav.knowledge.skb.lance.tables import is_lance
+    from kbnav.knowledge.skb.schema import is_lance
 
     if is_lance(out):
         raise UsageError(f"{out} is a place of tables: build in a folder, then kbnav skb copy FOLDER --out {out}")
@@ -220,9 +220,10 @@ def copy(
 
     For example: kbnav skb copy people.skb --out people.nt
     """
-    from kbnav.knowledge.skb.lance.build import refuse_other, write
+    from kbnav.knowledge.open import open_store
+    from kbnav.knowledge.skb.lance import refuse_other, write
     from kbnav.knowledge.skb.rdf import export_rdf
-    from kbnav.knowledge.skb.store import SKB, open_store
+    from kbnav.knowledge.skb.store import SKB
 
     as_rdf = out.endswith((".ttl", ".ttl.gz"))
     if not as_rdf:
@@ -270,7 +271,8 @@ def info(
 
 
 def _print_node(skb: str, node: str, as_json: bool) -> None:
-    from kbnav.knowledge.skb.store import SKB, open_store
+    from kbnav.knowledge.open import open_store
+    from kbnav.knowledge.skb.store import SKB
 
     with closing(SkbKB(SKB(open_store(_place(skb), _home())))) as kb:
         same = kb.skb.names.search(node, limit=2, edits=0) if kb.skb.names and kb.skb.nodes.ids.find(node) < 0 else []

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -115,6 +115,10 @@ class Graph:
         """The rows of one direction as they are stored: starts [nodes + 1], neighbours and relations [edges]."""
         way = direction == "in"
         return self._start[way], self._nodes[way], self._relations[way]
+
+    def columns(self) -> tuple[npt.NDArray[np.int64], Array, NodeNumbers]:
+        """All edges: source, relation and target, shape [edges] each, ascending."""
+        return np.repeat(np.arange(self.nodes), self.degrees("out")), self._relations[0], self._nodes[0]
 
     def has_edge(self, source: int, relation: int, target: int) -> bool:
         """Whether there is this very edge."""
@@ -247,26 +251,33 @@ def write_graph(folder: Path, nodes: int, relations: int, edges: tuple[Array, Ar
         raise DataError(f"{nodes} nodes and {relations} relations are more than an SKB holds")
     source, relation, target = edges
     # One number an edge, sorted: by source, relation and target at once.
-    keys = _key(source, relation, target, nodes, relations)
+    keys = edge_key(source, relation, target, nodes, relations)
     given = len(keys)
     keys.sort()
     keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if given else keys
     _write_rows(folder, "out", keys, nodes, relations)
-    rest, target = np.divmod(keys, nodes or 1)
-    source, relation = np.divmod(rest, relations or 1)
-    reverse = _key(target, relation, source, nodes, relations)
+    source, relation, target = edges_of(keys, nodes, relations)
+    reverse = edge_key(target, relation, source, nodes, relations)
     reverse.sort()
     _write_rows(folder, "in", reverse, nodes, relations)
     return given - len(keys)
 
 
-def _key(first: Array, relation: Array, last: Array, nodes: int, relations: int) -> Array:
-    return (first.astype(np.int64) * relations + relation) * nodes + last
+def edge_key(first: npt.ArrayLike, relation: Any, last: Any, nodes: int, relations: int) -> Array:
+    """A number for each edge, in the order of edges."""
+    key: Array = (np.asarray(first, np.int64) * relations + relation) * nodes + last
+    return key
+
+
+def edges_of(keys: Array, nodes: int, relations: int) -> tuple[Array, Array, Array]:
+    """The edges that have such numbers: the first nodes, the relations and the last nodes."""
+    rest, last = np.divmod(keys, nodes or 1)
+    return *np.divmod(rest, relations or 1), last
 
 
 def _write_rows(folder: Path, way: str, keys: Array, nodes: int, relations: int) -> None:
     start = np.searchsorted(keys, np.arange(nodes + 1, dtype=np.int64) * (relations * nodes))
     np.save(folder / f"{way}-start.npy", start.astype(np.int64))
-    np.save(folder / f"{way}-nodes.npy", (keys % (nodes or 1)).astype(np.int32))
-    places = keys // (nodes or 1) % (relations or 1)
-    np.save(folder / f"{way}-relations.npy", places.astype(relation_dtype(relations)))
+    _, kinds, others = edges_of(keys, nodes, relations)
+    np.save(folder / f"{way}-nodes.npy", others.astype(np.int32))
+    np.save(folder / f"{way}-relations.npy", kinds.astype(relation_dtype(relations)))

@@ -34,6 +34,7 @@ from kbnav.knowledge.base import (
     Statement,
     Value,
 )
+from kbnav.knowledge.ranking import in_turn
 from kbnav.knowledge.skb.files import reading
 from kbnav.knowledge.skb.graph import WAYS, NodeNumbers, ways
 from kbnav.knowledge.skb.rdf import SparqlStore, local_names, node_ids
@@ -372,7 +373,8 @@ class SkbKB:
             for row in [self.skb.graph.row(node, way, number)]
             for kind, other in zip(row.relations.tolist(), row.nodes.tolist(), strict=True)
         ]
-        ranked = self._ranked(edges, query, limit) if query.strip() else [(edge, 0.0) for edge in _in_turn(edges)]
+        turns = in_turn(sorted(edges), lambda one: one[:2])
+        ranked = self._ranked(edges, query, limit) if query.strip() else [(edge, 0.0) for edge in turns]
         shown = tuple(
             Edge(way, self.relations.entity(kind), value, round(score, 4))
             for (way, kind, other), score in ranked[:limit]
@@ -512,12 +514,3 @@ def _begins(name: str, query: str) -> bool:
     """Whether a query is but the beginning of a much longer word of a name: who asks for Gia means no Giancarlo."""
     begun = query.strip().casefold()
     return any(word.startswith(begun) and len(word) > len(begun) + _ENDING for word in name.casefold().split())
-
-
-def _in_turn(edges: Iterable[_Edge]) -> list[_Edge]:
-    turns: Counter[tuple[str, int]] = Counter()
-    placed = []
-    for way, kind, other in edges:
-        turns[way, kind] += 1
-        placed.append((turns[way, kind], (way, kind, other)))
-    return [edge for _, edge in sorted(placed, key=lambda item: item[0])]

@@ -49,8 +49,6 @@ Edges = Sequence[tuple[int, int, int]]
 """Numbers of source, relation and target."""
 _DIALECT = replace(DIALECTS["oxigraph"], federation=False, closed=True)
 ENDINGS = (".ttl", ".ttl.gz")
-LABELLED = 100
-"""Rows whose nodes are labelled: half from the beginning, half from the end."""
 _LISTED = 50
 _REPORT_EVERY = 100_000
 _NODE_IRI, _TYPE_IRI, _RELATION_IRI = (SKB_PREFIXES[name] for name in ("node", "type", "rel"))
@@ -282,9 +280,7 @@ class SparqlStore:
 
 def node_ids(table: AnswerTable) -> Iterator[str]:
     """Ids of the nodes in the first and last rows of a result."""
-    half = LABELLED // 2
-    rows = table.rows if len(table.rows) <= LABELLED else (*table.rows[:half], *table.rows[-half:])
-    for row in rows:
+    for row in table.labelled_rows():
         yield from (cell.entity_id for cell in row if cell is not None and cell.entity_id)
 
 
