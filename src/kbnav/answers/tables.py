@@ -311,11 +311,10 @@ class Ranking:
         object.__setattr__(self, "nodes", tuple(Ranked(*node) for node in self.nodes))  # checkpoints give lists back
 
     @classmethod
-    def from_scores(cls, scored: Iterable[tuple[str, float]], labels: Mapping[str, str] | None = None) -> Ranking:
+    def from_scores(cls, scored: Iterable[tuple[str, float]]) -> Ranking:
         """Sort by score, best first; equal scores keep the order they came in."""
-        names = labels or {}
         ordered = sorted(scored, key=lambda pair: -pair[1])
-        return cls(tuple(Ranked(node, float(score), names.get(node, "")) for node, score in ordered))
+        return cls(tuple(Ranked(node, float(score)) for node, score in ordered))
 
     @property
     def ids(self) -> Sequence[str]:

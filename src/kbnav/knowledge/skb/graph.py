@@ -99,13 +99,9 @@ class Graph:
             return self.row(node, direction, relation).nodes  # one relation, one way: sorted and without repeats
         return _distinct([self.row(node, way, relation).nodes for way in ways(direction)])
 
-    def degree(self, node: int, direction: Direction = "both", relation: int | None = None) -> int:
-        """How many edges a node has; an edge from a node to itself counts once a direction."""
-        if relation is not None:
-            return sum(len(self.row(node, way, relation).nodes) for way in ways(direction))
-        return sum(
-            int(start[node + 1] - start[node]) for start in (self._start[way == "in"] for way in ways(direction))
-        )
+    def degree(self, node: int) -> int:
+        """How many edges a node has, in both directions; an edge from a node to itself counts twice."""
+        return sum(int(start[node + 1] - start[node]) for start in self._start)
 
     def degrees(self, direction: Literal["out", "in"]) -> npt.NDArray[np.int64]:
         """The number of edges of every node in one direction, shape [nodes]."""

@@ -46,6 +46,8 @@ from kbnav.settings.systems import NEEDS_SKB
 
 _NAMED = 20
 """Relations that are named where one is asked for that is none."""
+_MEMORY = 4 << 30
+"""Bytes of address space for a SPARQL query."""
 _EXAMPLE = 60
 """Characters of a node's name that stands for others."""
 
@@ -206,7 +208,6 @@ class SkbKB:
         skb: SKB,
         *,
         query_timeout: float = 60.0,
-        memory_limit: int = 4 << 30,
         workers: int = 2,
     ) -> None:
         """Serve an open SKB.
@@ -214,16 +215,13 @@ class SkbKB:
         Args:
             skb: stays open as long as this is used; ``close`` closes it.
             query_timeout: seconds for a SPARQL query.
-            memory_limit: bytes of address space for a SPARQL query.
             workers: SPARQL queries that run at once.
         """
         self.skb = skb
         self._shows_documents = True
         self.relations = Relations(skb)
         self._sparql = (
-            SparqlStore(skb, timeout=query_timeout, memory_limit=memory_limit, size=workers)
-            if skb.meta.sparql
-            else None
+            SparqlStore(skb, timeout=query_timeout, memory_limit=_MEMORY, size=workers) if skb.meta.sparql else None
         )
 
     def close(self) -> None:
