@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-FORMAT = 2
+FORMAT = 3
 """Version of the folder format; another is refused."""
 META = "meta.json"
 WORK = "build"
