@@ -33,7 +33,7 @@ import requests
 from benchmarks._timing import seconds, status
 
 from kbnav.agents.common.agent import Agent
-from kbnav.knowledge.open import bundled_skb, open_store
+from kbnav.knowledge.open import bundled_skb, open_skb
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.lance import s3_endpoint, write
 from kbnav.knowledge.skb.store import SKB
@@ -111,7 +111,7 @@ def _asked(options: argparse.Namespace) -> dict[str, Any]:
         within = min(pairwise(skb.meta.type_start), key=lambda one: abs(one[1] - one[0] - SHARE * skb.meta.nodes))
     before = status("VmRSS")
     found: dict[str, Any] = {"hits": {}, "ms": {}}
-    with closing(SkbKB(SKB(open_store(options.ask, home)))) as kb:
+    with closing(SkbKB(open_skb(options.ask, home))) as kb:
         skb = kb.skb
         assert skb.text is not None
         assert skb.vectors is not None

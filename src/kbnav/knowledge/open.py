@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbnav.knowledge.http import HttpClient
     from kbnav.knowledge.several import SeveralKB
     from kbnav.knowledge.skb.kb import SkbKB
-    from kbnav.knowledge.skb.store import Store
+    from kbnav.knowledge.skb.store import SKB
     from kbnav.knowledge.wikidata.kb import WikidataKB
 
 
@@ -239,34 +239,33 @@ def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> Endpoi
     return EndpointKB(source, http, partial(dialect_at, url, source.dialect, http), name, names, settings.services)
 
 
-def open_store(place: str, home: Path | None = None) -> Store:
-    """A build of an SKB; tables are fetched below ``home``. Raises as ``LocalStore.open`` and ``LanceStore.open``."""
+def open_skb(place: str, home: Path | None = None) -> SKB:
+    """An SKB, wherever it is; tables are fetched below ``home``. Raises as ``SKB.open`` and ``lance.open_tables``."""
     from kbnav.knowledge.skb.schema import is_lance
-    from kbnav.knowledge.skb.store import LocalStore
+    from kbnav.knowledge.skb.store import SKB
 
     if not is_lance(place):
-        return LocalStore.open(Path(place))
-    from kbnav.knowledge.skb.lance import LanceStore
+        return SKB.open(place)
+    from kbnav.knowledge.skb.lance import open_tables
 
     if home is None:
         raise ValueError(f"{place} is on LanceDB: a home for what is fetched must be given")
-    return LanceStore.open(place, home / "skbs" / "fetched")
+    return open_tables(place, home / "skbs" / "fetched")
 
 
 def _open_skb(settings: Settings, place: str, queries: int = QUERIES) -> SkbKB:
     from kbnav import encoders
     from kbnav.knowledge.skb.kb import SkbKB
-    from kbnav.knowledge.skb.store import SKB
 
-    store = open_store(place, settings.home)
-    name, key = store.meta.encoder, settings.api_key.get_secret_value()
-    served = name.startswith("openai:")  # any other encoder is found without settings
+    skb = open_skb(place, settings.home)
+    name, key = skb.meta.encoder, settings.api_key.get_secret_value()
     try:
-        encoder = encoders.load(name, base_url=settings.base_url, api_key=key) if served else None
+        if name.startswith("openai:"):  # any other encoder is found without settings
+            skb.encoder = encoders.load(name, base_url=settings.base_url, api_key=key)
     except BaseException:
-        store.close()
+        skb.close()
         raise
-    return SkbKB(SKB(store, encoder), query_timeout=settings.limits.query_timeout, workers=queries)
+    return SkbKB(skb, query_timeout=settings.limits.query_timeout, workers=queries)
 
 
 @contextmanager

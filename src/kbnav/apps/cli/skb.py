@@ -220,15 +220,14 @@ def copy(
 
     For example: kbnav skb copy people.skb --out people.nt
     """
-    from kbnav.knowledge.open import open_store
+    from kbnav.knowledge.open import open_skb
     from kbnav.knowledge.skb.lance import refuse_other, write
     from kbnav.knowledge.skb.rdf import export_rdf
-    from kbnav.knowledge.skb.store import SKB
 
     as_rdf = out.endswith((".ttl", ".ttl.gz"))
     if not as_rdf:
         refuse_other(out)
-    with SKB(open_store(_place(skb), _home())) as opened, StageProgress(stderr()) as progress:
+    with open_skb(_place(skb), _home()) as opened, StageProgress(stderr()) as progress:
         if as_rdf:
             size, meta = export_rdf(opened, Path(out), progress=progress), opened.meta
         else:
@@ -271,10 +270,9 @@ def info(
 
 
 def _print_node(skb: str, node: str, as_json: bool) -> None:
-    from kbnav.knowledge.open import open_store
-    from kbnav.knowledge.skb.store import SKB
+    from kbnav.knowledge.open import open_skb
 
-    with closing(SkbKB(SKB(open_store(_place(skb), _home())))) as kb:
+    with closing(SkbKB(open_skb(_place(skb), _home()))) as kb:
         same = kb.skb.names.search(node, limit=2, edits=0) if kb.skb.names and kb.skb.nodes.ids.find(node) < 0 else []
         node = kb.skb.id(same[0].number) if len(same) == 1 else node
         number = kb.skb.number(node)

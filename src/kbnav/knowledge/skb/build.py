@@ -69,7 +69,7 @@ from kbnav.knowledge.skb.schema import (
     type_starts,
     write_meta,
 )
-from kbnav.knowledge.skb.store import SKB, LocalStore
+from kbnav.knowledge.skb.store import SKB, LocalSKB
 
 if TYPE_CHECKING:
     from kbnav.encoders import Encoder
@@ -118,7 +118,7 @@ class Texts:
 
     def opened(self) -> SKB:
         """What is built so far, as if it were finished. Raises OSError where the folder is not to be seen."""
-        return SKB(LocalStore(self.folder, self.meta))
+        return LocalSKB(self.folder, self.meta)
 
     def rendered(self) -> Iterator[NodeText]:
         """Every node in number order."""
@@ -617,7 +617,7 @@ class _Update(Job):
     def _linked(self, name: str) -> Path:
         """A folder of the build with all files of the old one."""
         folder = self._folder(name)
-        for path in self._skb.store.folder(name).iterdir():
+        for path in self._skb.folder(name).iterdir():
             link(path, folder / path.name)
         return folder
 
@@ -629,7 +629,7 @@ class _Update(Job):
                 path.unlink()
             write_strings(folder, "names", (names.get(n, name) for n, name in enumerate(old.nodes.names)))
         fields = {number: record.fields for number, record in self._changed.items()}
-        StoredDocuments(self._skb.store.folder("documents")).write_changed(self._folder("documents"), fields)
+        StoredDocuments(self._skb.folder("documents")).write_changed(self._folder("documents"), fields)
         np.save(self._work / POSITIONS, np.arange(len(old.nodes), dtype=np.int32))
         kept = {UNNAMED: old.meta.dropped[UNNAMED].model_dump()} if UNNAMED in old.meta.dropped else {}
         return {"types": [(kind.name, kind.count) for kind in old.meta.types], "dropped": self._losses.report() | kept}
@@ -651,7 +651,7 @@ class _Update(Job):
         come, gone = self._edges_changed(len(relations)) if self._edges else ([], [])
         nodes = self._open_nodes()
         about = (pair for number in self._changed for pair in nodes.named(range(number, number + 1)))
-        rdf.change(self._skb.store.folder(TRIPLES), self._folder(TRIPLES), self._skb, about, come, gone)
+        rdf.change(self._skb.folder(TRIPLES), self._folder(TRIPLES), self._skb, about, come, gone)
         return {}
 
     def _edges_changed(self, relations: int) -> Iterator[list[tuple[int, int, int]]]:
@@ -670,7 +670,7 @@ class _Update(Job):
     def _text(self, part: str, *, relations: bool) -> dict[str, Any]:  # noqa: ARG002
         from kbnav.knowledge.skb import text
 
-        text.change(self._new_texts, self._skb.store.folder(part), self._folder(part))
+        text.change(self._new_texts, self._skb.folder(part), self._folder(part))
         old = [one for number in self._changed for one in indexed_texts(self._skb, among=range(number, number + 1))]
         words = (sum(len(one.document.split()) for one in texts) for texts in (self._new_texts, old))
         tokens = self._skb.meta.tokens
@@ -688,6 +688,6 @@ class _Update(Job):
         from kbnav.knowledge.skb import vectors
 
         folder = self._folder(part)
-        shutil.copytree(self._skb.store.folder(part), folder, dirs_exist_ok=True)  # they are written to
+        shutil.copytree(self._skb.folder(part), folder, dirs_exist_ok=True)  # they are written to
         vectors.change(self._new_texts, folder, encoder=self._options.encoder, type_start=self._type_start)
         return {}

@@ -25,7 +25,7 @@ from datetime import timedelta
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -50,7 +50,7 @@ from kbnav.knowledge.skb.schema import (
     is_address,
     no_progress,
 )
-from kbnav.knowledge.skb.store import SKB, LocalStore, Store
+from kbnav.knowledge.skb.store import SKB, LocalSKB
 from kbnav.knowledge.skb.vectors import VectorSearch, best
 from kbnav.settings.plugins import needs
 
@@ -326,37 +326,25 @@ class LanceVectors(VectorSearch):
         return best(found[KEY].to_numpy(), np.vecdot(matrix(found[self._column]), query), limit)
 
 
-class LanceStore(Store):
+class LanceSKB(SKB):
     """An SKB in tables."""
 
     def __init__(self, place: str, build: Build, cache: Path) -> None:
-        """``open`` is what to call."""
+        """``open_tables`` is what to call."""
         self._build, self._here = build, cache / build.meta.data
         self.approximate, tables = build.approximate, connect(place)
         self._files, self._table = (open_table(tables, build, name) for name in (FILES, NODES))
         super().__init__(place, build.meta, LanceDocuments(self._table, build.meta.nodes))
 
-    @classmethod
-    def open(cls, place: str, cache: Path) -> Self:
-        """Open the copy in use, fetching maps into ``cache``. Raises UsageError, DataError, ServiceError."""
-        return cls._opened(place, read_build(place), cache)
-
-    @classmethod
-    @reading("its tables")
-    def _opened(cls, place: str, build: Build, cache: Path) -> Self:
-        with reaching(place):
-            return cls(place, build, cache)
-
     @reading("the table of files")
     def folder(self, part: str) -> Path:
-        """See ``Store``; fetched where it is not there yet."""
+        """See ``SKB``; fetched where it is not there yet."""
         with reaching(self.place):
             return fetch(self._files, self.meta, self._here, part)
 
     @reading("the index of vectors")
-    def vectors(self, part: str, encoder: Encoder | None) -> LanceVectors:
-        """See ``Store``."""
-        return LanceVectors(self._table, self._build, part, self.folder(part), encoder)
+    def _vectors(self, part: str) -> LanceVectors:
+        return LanceVectors(self._table, self._build, part, self.folder(part), self.encoder)
 
     def sizes(self) -> dict[str, int]:
         """Bytes by table."""
@@ -365,6 +353,14 @@ class LanceStore(Store):
 
     def close(self) -> None:
         """Do nothing: nothing is held."""
+
+
+@reading("its tables")
+def open_tables(place: str, cache: Path) -> LanceSKB:
+    """Open the copy in use, fetching maps into ``cache``. Raises UsageError, DataError, ServiceError."""
+    build = read_build(place)
+    with reaching(place):
+        return LanceSKB(place, build, cache)
 
 
 def row_digest(rows: Any) -> int:
@@ -392,8 +388,7 @@ def write(skb: SKB, place: str, *, approximate: bool = False, progress: Progress
     A copy that was killed is none: the older one stays in use. Raises UsageError where the SKB is not in a folder or
     cannot be written there, and ServiceError where the object store does not answer.
     """
-    store = skb.store
-    if not isinstance(store, LocalStore):
+    if not isinstance(skb, LocalSKB):
         raise UsageError(f"{skb.place} is on LanceDB already")
     with reaching(place, writing=True):
         tables = connect(place)
@@ -424,7 +419,7 @@ def write(skb: SKB, place: str, *, approximate: bool = False, progress: Progress
             nodes.create_index(
                 column(part), config=HnswSq(distance_type="dot", num_partitions=-(-count // _A_PARTITION))
             )
-        files = _write_files(tables, store.data, skb.meta, progress)
+        files = _write_files(tables, skb.data, skb.meta, progress)
         versions = {NODES: nodes.version, FILES: files.version}
         built = Build(skb.meta, versions, sizes, _content(digests), approximate)
         built.save(tables)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.open import open_store
+from kbnav.knowledge.open import open_skb
 from kbnav.knowledge.skb.build import Options, Updated, build, job_of
 from kbnav.knowledge.skb.files import Array, file_info, only_builder, remove_unused
 from kbnav.knowledge.skb.graph import edge_key, edges_of
@@ -61,18 +61,18 @@ class Info:
 
 
 def info(place: Path | str, home: Path | None = None) -> Info:
-    """Describe an SKB, wherever it is; ``home`` as of ``open_store``. Raises as that."""
-    with SKB(open_store(str(place), home)) as skb:
+    """Describe an SKB, wherever it is; ``home`` as of ``open_skb``. Raises as that."""
+    with open_skb(str(place), home) as skb:
         degrees = skb.graph.degrees("out") + skb.graph.degrees("in")
         largest = int(degrees.argmax()) if len(degrees) else -1
         return Info(
             meta=skb.meta,
-            bytes=skb.store.sizes(),
+            bytes=skb.sizes(),
             isolated=int((degrees == 0).sum()),
             largest_degree=int(degrees[largest]) if len(degrees) else 0,
             largest_degree_node=skb.id(largest) if len(degrees) else "",
             published_relations=_published_relations(skb),
-            approximate=skb.store.approximate,
+            approximate=skb.approximate,
             fields=_fields(skb),
         )
 
@@ -99,7 +99,7 @@ def _published_relations(skb: SKB) -> int:
 def check(path: Path | str, home: Path | None = None) -> list[str]:
     """Read all of an SKB and compare it with its checksums; returns the faults, none where it is whole.
 
-    ``home`` as of ``open_store``. Raises UsageError where it is not an SKB, DataError where its description itself is
+    ``home`` as of ``open_skb``. Raises UsageError where it is not an SKB, DataError where its description itself is
     damaged or too new.
     """
     place = str(path)
@@ -111,7 +111,7 @@ def check(path: Path | str, home: Path | None = None) -> list[str]:
         faults = _check_files(Path(place))
     if not faults:
         try:
-            open_store(place, home).close()
+            open_skb(place, home).close()
         except DataError as error:
             faults.append(str(error))
     return faults

@@ -228,7 +228,7 @@ class SparqlStore:
         """Seconds for a query, bytes for each of ``size`` children and for a result; nothing is started yet."""
         self._skb, self._most_bytes = skb, most_bytes
         self._names = {"type": local_names(skb.type_names), "rel": local_names(skb.relation_names)}
-        self._pool = QueryPool(skb.store.folder(TRIPLES), size=size, timeout=timeout, memory_limit=memory_limit)
+        self._pool = QueryPool(skb.folder(TRIPLES), size=size, timeout=timeout, memory_limit=memory_limit)
 
     def query(self, text: str) -> AnswerTable:
         """Run a query, ``SKB_PREFIXES`` known, no SERVICE. Raises as ``KnowledgeBase.execute_query``, UnknownId."""
