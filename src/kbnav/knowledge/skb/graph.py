@@ -274,6 +274,6 @@ def edges_of(keys: Array, nodes: int, relations: int) -> tuple[Array, Array, Arr
 def _write_rows(folder: Path, way: str, keys: Array, nodes: int, relations: int) -> None:
     start = np.searchsorted(keys, np.arange(nodes + 1, dtype=np.int64) * (relations * nodes))
     np.save(folder / f"{way}-start.npy", start.astype(np.int64))
-    _, kinds, others = edges_of(keys, nodes, relations)
-    np.save(folder / f"{way}-nodes.npy", others.astype(np.int32))
-    np.save(folder / f"{way}-relations.npy", kinds.astype(relation_dtype(relations)))
+    np.save(folder / f"{way}-nodes.npy", (keys % (nodes or 1)).astype(np.int32))
+    places = keys // (nodes or 1) % (relations or 1)
+    np.save(folder / f"{way}-relations.npy", places.astype(relation_dtype(relations)))
