@@ -77,8 +77,8 @@ def build(
             progress("names", done, type_start[-1])
     keys = sorted(names, key=str.encode)
     holders = [names[key] for key in keys]
-    np.save(folder / "holders.npy", np.array([number for number, _ in chain(*holders)], np.int32))
-    np.save(folder / "written.npy", np.array([mark for _, mark in chain(*holders)], np.uint64))
+    np.save(folder / "holders.npy", np.array([number for number, _ in chain.from_iterable(holders)], np.int32))
+    np.save(folder / "written.npy", np.array([mark for _, mark in chain.from_iterable(holders)], np.uint64))
     np.save(folder / "holders-start.npy", np.cumsum([0, *map(len, holders)]))
     write_strings(folder, "keys", keys)
     builder = SchemaBuilder()
