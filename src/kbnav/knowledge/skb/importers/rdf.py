@@ -165,8 +165,9 @@ def _triples(files: Sequence[Path]) -> Iterator[tuple[str, str, str | Literal]]:
                 return term.value
             return blank.setdefault(term.value, f"_:{place}-{len(blank)}")
 
+        form = rdf_format(path)
         with opened(path) as file:
-            for quad in parse(file, format=rdf_format(path)):
+            for quad in parse(file, format=form):
                 subject, value = quad.subject, quad.object
                 if isinstance(subject, Triple) or isinstance(value, Triple):
                     raise DataError(f"{path}: statements about statements (RDF 1.2) are not read")
