@@ -473,7 +473,7 @@ def refuse_other(place: str) -> None:
         raise UsageError(f"{place} is there and is not an SKB on LanceDB; choose another place")
 
 
-def check(place: str) -> list[str]:
+def check(place: str, progress: Progress) -> list[str]:
     """Compare rows and files with what was written; returns the faults, none where it is whole.
 
     Of indexes, faults are what cannot be read. Raises UsageError where it is not an SKB, ServiceError where its object
@@ -490,18 +490,19 @@ def check(place: str) -> list[str]:
     faults = []
     for part in (_check_rows, _check_files):
         try:
-            faults += read(partial(part, tables, build))
+            faults += read(partial(part, tables, build, progress))
         except DataError as error:
             faults.append(str(error))
     return faults
 
 
-def _check_rows(tables: Any, build: Build) -> list[str]:
+def _check_rows(tables: Any, build: Build, progress: Progress) -> list[str]:
     nodes = open_table(tables, build, NODES)
     columns, digests, done = [field.name for field in nodes.schema], 0, 0
     for rows in nodes.search().select(columns).limit(build.meta.nodes + 1).to_batches(ROWS):
         digests += row_digest(rows)
         done += rows.num_rows
+        progress("rows", done, build.meta.nodes)
     for index in nodes.list_indices():
         nodes.prewarm_index(index.name)
     if done != build.meta.nodes:
@@ -509,14 +510,16 @@ def _check_rows(tables: Any, build: Build) -> list[str]:
     return [] if _content(digests) == build.content else [f"{NODES}: its content is not what was written"]
 
 
-def _check_files(tables: Any, build: Build) -> list[str]:
+def _check_files(tables: Any, build: Build, progress: Progress) -> list[str]:
     table = open_table(tables, build, FILES)
+    names = [name for name in build.meta.files if is_file(name)]
     faults = []
-    for name in filter(is_file, build.meta.files):
+    for done, name in enumerate(names, 1):
         digest, size, place = hashlib.sha256(), 0, 0
         while part := piece(table, name, place):
             digest.update(part)
             size, place = size + len(part), place + 1
         if FileInfo(bytes=size, sha256=digest.hexdigest()) != build.meta.files[name]:
             faults.append(f"{name}: its content is not what was written")
+        progress("files", done, len(names))
     return faults

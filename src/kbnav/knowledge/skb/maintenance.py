@@ -96,7 +96,7 @@ def _published_relations(skb: SKB) -> int:
     return int(2 * len(pairs) - (pairs // skb.graph.nodes == pairs % skb.graph.nodes).sum())
 
 
-def check(path: Path | str, home: Path | None = None) -> list[str]:
+def check(path: Path | str, home: Path | None = None, *, progress: Progress = no_progress) -> list[str]:
     """Read all of an SKB and compare it with its checksums; returns the faults, none where it is whole.
 
     ``home`` as of ``open_skb``. Raises UsageError where it is not an SKB, DataError where its description itself is
@@ -106,9 +106,9 @@ def check(path: Path | str, home: Path | None = None) -> list[str]:
     if is_lance(place):
         from kbnav.knowledge.skb.lance import check as check_tables
 
-        faults = check_tables(place)
+        faults = check_tables(place, progress)
     else:
-        faults = _check_files(Path(place))
+        faults = _check_files(Path(place), progress)
     if not faults:
         try:
             open_skb(place, home).close()
@@ -117,11 +117,12 @@ def check(path: Path | str, home: Path | None = None) -> list[str]:
     return faults
 
 
-def _check_files(path: Path) -> list[str]:
+def _check_files(path: Path, progress: Progress) -> list[str]:
     meta = read_meta(path)
     data = path / meta.data
     faults = []
-    for name, expected in meta.files.items():
+    for done, (name, expected) in enumerate(meta.files.items(), 1):
+        progress("check", done, len(meta.files))
         try:
             found = file_info(data / name)
         except OSError as error:

@@ -199,9 +199,10 @@ class NameIndex:
             return []
         near = Query.fuzzy_term_query(self._schema, "key", key, distance=edits, transposition_cost_one=False)
         found = self._searcher.search(near, min(_MOST_NEAR, len(self)), count=False).hits if len(self) else []
+        places = self._searcher.fast_field_values("place", [address for _, address in found])
         matches = [
             Match(number, Indel.normalized_similarity(key, other), "fuzzy")
-            for place in self._searcher.fast_field_values("place", [address for _, address in found])
+            for place in (int(one or 0) for one in places)
             if (other := self._keys[place]) != key
             for number in self._holders[self._held(place)].tolist()
         ]
