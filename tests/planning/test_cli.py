@@ -97,7 +97,7 @@ def test_trained_by_default_a_planner_says_text_where_the_question_names_no_node
     kb = ("--kb", "shelf.skb")
     code, out, _ = kbnav("train", "ranker", *kb, "--dataset", "train.jsonl", "--out", "hybrid")
     assert (code, "trained on 18 questions" in out, "12 had text alone" in out) == (0, True, True)
-    assert "1 questions left out" in out  # what is linked to nothing teaches neither text nor a path
+    assert "1 question left out" in out  # what is linked to nothing teaches neither text nor a path
     found = judged("shelf.skb", "test.jsonl", "hybrid")
     assert (found[True].planner.questions, found[True].planner.first) == (6, 1.0)
     assert (found[False].planner.questions, found[False].planner.first) == (3, 1.0)

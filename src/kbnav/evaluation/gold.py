@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
+from kbnav.answers.language import plural
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import FATAL, DataError, QuerySyntaxError, StopRun, TellModel, UsageError
 from kbnav.evaluation.datasets import Dataset, Question
@@ -90,7 +91,8 @@ def take_gold(
         raise UsageError(f"{source} has gold answers of another {head.dataset or 'dataset'} than the one given")
     missing = [question.id for question in questions if question.id not in answers]
     if missing:
-        raise UsageError(f"{source} has no gold answer of {len(missing)} questions, the first is {missing[0]}")
+        count = plural(len(missing), "question")
+        raise UsageError(f"{source} has no gold answer of {count}, the first is {missing[0]}")
     taken = {question.id: answers[question.id] for question in questions}
     if copy:
         write_whole(copy, b"".join(map(json_line, (head, *taken.values()))))
@@ -177,7 +179,7 @@ def _without_asking(question: Question, stored: bool, language: str, kb: Knowled
     if question.nodes:
         return GoldAnswer(question.id, text, "stored", query, nodes=question.nodes)
     if stored and question.answers is not None:
-        return GoldAnswer(question.id, text, "stored", query, question.answers)
+        return GoldAnswer(question.id, text, "stored", query, question.answers, plain=bool(question.plain))
     if not query.strip():
         return GoldAnswer(question.id, text, "none", error="the dataset has neither a gold query nor an answer")
     return None

@@ -107,6 +107,8 @@ class GoldAnswer:
     nodes: tuple[str, ...] = ()
     recorded: str = ""
     error: str = ""
+    plain: bool = False
+    """Whether it is ids, numbers, days and texts as somebody wrote them, without datatypes."""
     ordered: bool = False
     """Whether the order of the rows is a part of the answer, as the dataset has it."""
 

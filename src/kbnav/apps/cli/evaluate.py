@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kbnav.answers.language import plural
 from kbnav.answers.tables import markdown_table
 from kbnav.apps.cli.options import (
     Asking,
@@ -132,7 +133,7 @@ def run(
     gold = [saved.gold[one] for one in saved.info.questions if one in saved.gold] if saved else []
     failed = [one for one in gold if one.query and not one.known]
     if failed:
-        print(f"{len(failed)} gold queries failed; --retry-failed runs them again", file=sys.stderr)
+        print(f"{plural(len(failed), 'gold query')} failed; --retry-failed runs what failed again", file=sys.stderr)
     raise typer.Exit(0 if ended == "done" and not failed else 1)
 
 
@@ -256,7 +257,7 @@ class _ProgressLine(Counter):
             print(f"going on: {done}, {left}", file=sys.stderr)
         self._begun = True
         parts = [
-            f"{progress.done}/{progress.total} questions",
+            f"{progress.done}/{plural(progress.total, 'question')}",
             f"{progress.failed} failed" if progress.failed else "",
             f"{progress.rate:.1f}/min" if progress.rate else "",
             f"${progress.cost:.2f}" if progress.cost is not None else "",

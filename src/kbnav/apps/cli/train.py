@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from rich.console import Console
 
+from kbnav.answers.language import plural
 from kbnav.apps.cli.about import print_options
 from kbnav.apps.cli.options import BaseUrl, Given, Json, Model, argument, flag, load, open_skb, option
 from kbnav.apps.cli.terminal import StageProgress, emit, print_json, stop_on_signals
@@ -257,7 +258,7 @@ def _train_planner(job: Job) -> None:
         {"out": str(job.out), "planner": job.kind.value, **counts},
         f"{job.out}: {job.kind} trained on {len(found):,} questions, {len(paths):,} paths; "
         f"{only_text:,} had text alone",
-        *([LEFT_OUT.format(count=left_out)] if left_out else []),
+        *([LEFT_OUT.format(count=plural(left_out, "question"))] if left_out else []),
         *([f"{cut:,} questions lost their end: they are longer than the model can read"] if cut else []),
     )
 
@@ -384,7 +385,7 @@ def queries(name: str, limit: int | None = None) -> list[TrainingQuery]:
     return found[:limit]
 
 
-LEFT_OUT = "{count:,} questions left out: no path of two hops leads from the nodes they name to a gold node"
+LEFT_OUT = "{count} left out: no path of two hops leads from the nodes they name to a gold node"
 
 
 def path_questions(dataset: DatasetOf, kb: SkbKB | None = None) -> list[LabelledQuestion]:

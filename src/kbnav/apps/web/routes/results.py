@@ -404,25 +404,20 @@ def _evidence_data(parts: ChatParts, served: Served, found: Provenance, table: A
     def pair(link: Link) -> dict[str, Any]:
         return {"property": property_data(link.property), "value": cell(link.value)}
 
-    def statement(one: Evidence, text: str) -> dict[str, Any]:
+    def statement(one: Evidence, record: Mapping[str, Any]) -> dict[str, Any]:
         return {
+            **record,
             "subject": cell(one.subject),
             "property": property_data(one.property),
             "value": cell(one.value),
-            "statement": one.statement,
-            "rank": one.rank,
             "qualifiers": [pair(link) for link in one.qualifiers],
             "references": [[pair(link) for link in links] for links in one.references],
             "others": [cell(other) for other in one.others],
-            "lower": one.lower,
-            "chain": one.chain,
-            "source": one.source,
-            "text": text,
         }
 
     data = evidence_data(found, table)
     rows = [
-        [statement(one, record["text"]) for one, record in zip(row, records, strict=True)]
+        [statement(one, record) for one, record in zip(row, records, strict=True)]
         for row, records in zip(found.rows, data["rows"], strict=True)
     ]
     return parts.hide.hidden_in({**data, "rows": rows})

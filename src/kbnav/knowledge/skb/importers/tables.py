@@ -325,11 +325,13 @@ class TableSource:
         found = (record for one in given.file.matching() for _, record in records(one, self.memory, passed))
         return list(map(given.without_empty, islice(found, _SAMPLED)))
 
-    def check(self) -> None:
-        """Raise what would end a build at the first rows of a file."""
+    def check(self) -> Counter[str]:
+        """Raise what would end a build at the first rows of a file; returns the ids that more than one has, counted."""
         first = replace(self, rows=_SAMPLED)
         for read in (first._taken(None), first.edges(None)):
             deque[Any](read, maxlen=0)
+        ids = Counter(table.id_of(row) for table in self._tables for row in first._rows(table, None))
+        return Counter({one: count for one, count in ids.items() if one and count > 1})
 
     def described(self) -> Iterator[tuple[Origin, dict[str, tuple[str, list[Any]]]]]:
         """Each file with its columns as documents call them: the type and three values, even if a build would stop."""
@@ -428,7 +430,7 @@ def mapped_from_file(
     try:
         found = _Tables.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
+        raise UsageError(f"{path}: {error.strerror}, in {path.resolve().parent}") from error
     except ValidationError as error:
         first = error.errors()[0]
         place, what = ".".join(str(part) for part in first["loc"]), first["msg"].removeprefix("Value error, ")
@@ -452,7 +454,7 @@ def files_fingerprint(paths: Sequence[Path], *more: str) -> str:
         try:
             stat = path.stat()
         except OSError as error:
-            raise UsageError(f"{path}: {error.strerror}") from error
+            raise UsageError(f"{path}: {error.strerror}, in {path.resolve().parent}") from error
         parts.append((str(path.resolve()), stat.st_size, stat.st_mtime_ns))
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
