@@ -279,12 +279,7 @@ def info(
 def _print_node(skb: str, node: str, as_json: bool) -> None:
     from kbnav.knowledge.open import open_skb
 
-<<<<<<< HEAD
     with closing(SkbKB(open_skb(_place(skb), _home()))) as kb:
-        same = kb.skb.names.search(node, limit=2, edits=0) if kb.skb.names and kb.skb.nodes.ids.find(node) < 0 else []
-        node = kb.skb.id(same[0].number) if len(same) == 1 else node
-=======
-    with closing(SkbKB(SKB(open_store(_place(skb), _home())))) as kb:
         if kb.skb.names and kb.skb.nodes.ids.find(node) < 0:
             same = kb.skb.names.search(node, limit=_CASES, edits=0)
             near = [kb.skb.id(one.number) for one in same or kb.skb.names.search(node, limit=_CASES)]
@@ -292,7 +287,6 @@ def _print_node(skb: str, node: str, as_json: bool) -> None:
                 told = ", ".join(f"{name} ({one})" for one, name in kb.labels(near).items()) or "none"
                 raise UnknownId(f"no one node is called {node!r}; the nearest by name: {told}")
             node = near[0]
->>>>>>> main
         number = kb.skb.number(node)
         value = {"id": node, "type": kb.skb.type(number), "name": kb.skb.name(number), **kb.skb.documents[number]}
         entry = kb.get_entry(node)
