@@ -210,10 +210,13 @@ def change(nodes: Sequence[NodeText], old: Path, folder: Path) -> None:
 
 @contextmanager
 def writing(folder: Path, begun: tantivy.Schema | Path) -> Iterator[tantivy.IndexWriter]:
-    """What writes an index into an empty folder: a new one of a schema, or one that goes on from that in a folder."""
+    """What writes an index into an empty folder: a new one of a schema, or one that goes on from that in a folder.
+
+    Raises OSError where the disk is full.
+    """
     from tantivy import Index
 
-    with _scratch(folder) as made:
+    with _scratch(folder) as made, _io_errors():
         for file in begun.iterdir() if isinstance(begun, Path) else ():
             link(file, made / file.name)
         index = Index.open(str(made)) if isinstance(begun, Path) else Index(begun, path=str(made))
@@ -227,6 +230,17 @@ def writing(folder: Path, begun: tantivy.Schema | Path) -> Iterator[tantivy.Inde
             if file.suffix != ".lock":  # readers make their own elsewhere
                 file.chmod(0o644)  # tantivy leaves two of them readable by their owner only
                 file.rename(folder / file.name)
+
+
+@contextmanager
+def _io_errors() -> Iterator[None]:
+    """Raise OSError where tantivy raises ValueError for one."""
+    try:
+        yield
+    except ValueError as error:
+        if "IO error" not in str(error):
+            raise
+        raise OSError(str(error)) from error
 
 
 def _document(node: NodeText) -> tantivy.Document:
