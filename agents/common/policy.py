@@ -122,7 +122,8 @@ class ChatPolicy:
         last = all_steps(state)[-_SILENT:]
         if len(last) == _SILENT and all(step.call.tool == NO_TOOL for step in last):
             return Reply(refusal=f"The model's last {_SILENT} replies called no tool. {_NEEDS_TOOLS}")
-        if len(last) == _SILENT and all(step.dropped == "premature finish" for step in last):
+        early = self._budget.holds("free_finish") and all(step.dropped == "premature finish" for step in last)
+        if len(last) == _SILENT and early:
             return Reply(note=f"The model's last {_SILENT} replies finished too early.")
         with reply_purpose("step"):
             reply = self._invoke(state)

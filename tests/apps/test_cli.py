@@ -150,17 +150,7 @@ def test_a_model_without_a_key_says_what_to_set(kbnav):
 
 def test_ctrl_c_ends_a_run_at_once_and_saves_it(home):
     with silent_endpoint() as (url, asked, _):
-        command = [
-            sys.executable,
-            "-c",
-            "from kbnav.apps.cli import main; main()",
-            "ask",
-            "--model",
-            "m",
-            "--base-url",
-            url,
-            QUESTION,
-        ]
+        command = [sys.executable, "-m", "kbnav", "ask", "--model", "m", "--base-url", url, QUESTION]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
         assert asked.wait(60)
         process.send_signal(signal.SIGINT)

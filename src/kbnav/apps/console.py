@@ -449,11 +449,17 @@ def evidence_data(found: Provenance, table: AnswerTable, language: str = "en") -
     }
 
 
+def property_name(name: str, table: AnswerTable) -> str:
+    """The label of a property that is told by its id or IRI, else the words of its IRI, else its id."""
+    known = table.labels.get(name) or table.label(Term("uri", name))
+    return known or (label_from_iri(name) if "/" in name or ":" in name else name)
+
+
 class _Telling:
     """The labels that its ids and IRIs are told by."""
 
     def __init__(self, found: Provenance, table: AnswerTable, language: str) -> None:
-        self._labels, self._copy = found.labels, found.copy
+        self._copy = found.copy
         self._words = phrases("evidence", language)
         self._table = AnswerTable(labels=found.labels, prefixes=table.prefixes, concept_base=table.concept_base)
 
@@ -461,7 +467,7 @@ class _Telling:
         words = self._words
         if one.source == "document":
             return str(words.document.format(subject=self._value(one.subject), text=one.value.value))
-        told = f"{self._value(one.subject)} — {self._property(one.property)} — {self._value(one.value)}"
+        told = f"{self._value(one.subject)} — {property_name(one.property, self._table)} — {self._value(one.value)}"
         if one.chain or one.source == "generated":
             return f"{told}; {words.chain if one.chain else words.generated}"
         return "; ".join((told, *self._more(one)))
@@ -498,14 +504,10 @@ class _Telling:
             yield " | ".join(told) or (words.no_copied if self._copy else words.no_reference)
 
     def _link_text(self, link: Link) -> str:
-        return f"{self._property(link.property)}: {self._value(link.value)}"
+        return f"{property_name(link.property, self._table)}: {self._value(link.value)}"
 
     def _link(self, link: Link) -> dict[str, Any]:
         return {"property": link.property, "value": link.value.python_value(), "text": self._link_text(link)}
-
-    def _property(self, name: str) -> str:
-        known = self._labels.get(name) or self._table.label(Term("uri", name))
-        return known or (label_from_iri(name) if "/" in name or ":" in name else name)
 
     def _value(self, term: Term) -> str:
         return cell_text(term, self._table, _WIDTH).removesuffix("T00:00:00Z")

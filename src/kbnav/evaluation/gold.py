@@ -7,7 +7,6 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
@@ -20,6 +19,7 @@ from kbnav.evaluation.runner import Patience, kb_state, side_by_side
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.runs.journal import json_line, open_journal, write_whole
+from kbnav.runs.trajectory import now
 from kbnav.settings.systems import GIVEN, FromGold, kb_kind
 
 Listener = Callable[[int, int], None]
@@ -51,7 +51,7 @@ def collect_gold(
     Raises UsageError where the file belongs to another dataset or knowledge base, or there is none for a query, StopRun
     where the service is down.
     """
-    head = GoldInfo(dataset.name, dataset.sha256, kb_state(kb) if kb else {}, _now())
+    head = GoldInfo(dataset.name, dataset.sha256, kb_state(kb) if kb else {}, now())
     known = _read_answers(path, head)
     done = {one.id for one in known.values() if not (retry_failed and one.error)}
     wanted = [question for question in questions if question.id not in done]
@@ -199,7 +199,7 @@ def run_query(query: str, kb: KnowledgeBase, language: str = "en") -> tuple[Answ
 
 def _ask(question: Question, kb: KnowledgeBase, language: str) -> tuple[GoldAnswer, bool]:
     """Run a gold query; the second value says whether the service, and not the query, was at fault."""
-    now = _now()
+    begun = now()
     table, error, down = run_query(question.query, kb, language)
     answer = GoldAnswer(
         question.id,
@@ -207,15 +207,11 @@ def _ask(question: Question, kb: KnowledgeBase, language: str) -> tuple[GoldAnsw
         "query",
         question.query,
         table=None if table is None else replace(table, labels={}),
-        recorded=now,
+        recorded=begun,
         error=error,
         ordered=bool(question.meta.get("ordered")),
     )
     return answer, down
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def given_of_gold(

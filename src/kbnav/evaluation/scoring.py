@@ -11,7 +11,6 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from decimal import Decimal
 from pathlib import Path
 from statistics import fmean
 from typing import Literal
@@ -20,7 +19,7 @@ from urllib.parse import quote
 from kbnav.answers.language import plural
 from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.errors import DataError, UsageError
-from kbnav.evaluation.datasets.formats import HUMAN_LEFT_OUT, is_human
+from kbnav.evaluation.datasets.formats import HUMAN_LEFT_OUT, is_human, meaning, number_in
 from kbnav.evaluation.metrics.ranking import (
     SET_METRIC,
     STARK_METRICS,
@@ -239,22 +238,13 @@ def as_in_gold(table: AnswerTable, gold: AnswerTable) -> AnswerTable:
     """
     wanted: defaultdict[object, list[Term]] = defaultdict(list)
     for cell in (cell for row in reversed(gold.rows) for cell in reversed(row) if cell):
-        wanted[_meaning(cell.value)].append(cell)
+        wanted[meaning(cell.value)].append(cell)
 
     def same(cell: Cell) -> Cell:
-        found = wanted.get(_meaning(cell.value), []) if cell else []
+        found = wanted.get(meaning(cell.value), []) if cell else []
         return cell if not found else found.pop() if len(found) > 1 else found[0]
 
     return replace(table, rows=tuple(tuple(map(same, row)) for row in table.rows))
-
-
-def _meaning(value: str) -> object:
-    if (number := number_in(value)) is not None:
-        return number
-    if date := _DATE.fullmatch(value):
-        return date[1]
-    point = _POINT.fullmatch(value)
-    return (float(point[1]), float(point[2])) if point else value
 
 
 def _means(items: Sequence[tuple[QuestionScore, GoldAnswer, QuestionRecord | None]], metrics: Sequence[str]) -> Means:
@@ -340,9 +330,6 @@ def gold_content(answer: GoldAnswer) -> object:
     return frozenset(answer.nodes) if table is None else (table.boolean, frozenset(Counter(table.rows).items()))
 
 
-_NUMBER = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?")
-_DATE = re.compile(r"\+?(-?\d{4,}-\d\d-\d\d)(?:T00:00:00(?:\.0+)?(?:Z|\+00:00)?)?")
-_POINT = re.compile(r"(?:<\S+>\s*)?POINT\s*\(\s*([+-]?\d+(?:\.\d+)?)\s+([+-]?\d+(?:\.\d+)?)\s*\)", re.IGNORECASE)
 _MIDNIGHT = re.compile(r"(\d{4,}-\d\d-\d\d)t00:00:00z?\Z")
 _ARTICLES = frozenset({"a", "an", "the"})
 _TRUTH: Mapping[str, bool] = {"true": True, "yes": True, "false": False, "no": False}
@@ -372,11 +359,6 @@ def by_labels(folder: Path, run: SavedRun, settings: Settings, kb: str = "") -> 
         return replace(record, run=replace(record.run, outcome=replace(record.run.outcome, table=table)))
 
     return replace(run, gold=gold, records={name: labelled(one) for name, one in run.records.items()}, by="labels")
-
-
-def number_in(text: str) -> Decimal | None:
-    """The number that the text is, as in ``1,500.0``; None where it is none."""
-    return Decimal(text.replace(",", "")) if _NUMBER.fullmatch(text) else None
 
 
 def normalised(text: str) -> str:

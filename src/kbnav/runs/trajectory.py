@@ -399,6 +399,11 @@ def new_id(prefix: str) -> str:
     return f"{prefix}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(6)}"
 
 
+def now() -> str:
+    """The time, as records have it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 @cache
 def versions() -> Mapping[str, str]:
     """Versions of what a run depends on."""

@@ -9,16 +9,17 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from kbnav.answers.tables import encodable
 from kbnav.errors import DataError, UsageError
+from kbnav.runs.journal import Strict
 from kbnav.settings.plugins import did_you_mean
 
 if TYPE_CHECKING:
@@ -89,11 +90,7 @@ class NodeText(NamedTuple):
         return "\n".join(part for part in (self.name, ", ".join(self.aliases), self.text) if part)
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class NodeType(_Frozen):
+class NodeType(Strict):
     """A node type; its nodes are numbered without a gap, in the order of ``Meta.types``."""
 
     name: str
@@ -104,7 +101,7 @@ class Relation(NodeType):
     """A relation, that is an edge type."""
 
 
-class TypeTuple(_Frozen):
+class TypeTuple(Strict):
     """How many edges lead from one node type by one relation to another; fields are names."""
 
     source: str
@@ -113,21 +110,21 @@ class TypeTuple(_Frozen):
     count: Annotated[int, Field(ge=1)]
 
 
-class Dropped(_Frozen):
+class Dropped(Strict):
     """What a build left out or changed for one reason, with the first few cases."""
 
     count: int
     examples: tuple[str, ...] = ()
 
 
-class FileInfo(_Frozen):
+class FileInfo(Strict):
     """Size in bytes and SHA-256 of one file."""
 
     bytes: Annotated[int, Field(ge=0)]
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
-class Meta(_Frozen):
+class Meta(Strict):
     """The content of ``meta.json``. ``data`` is the folder of the build in use; ``files`` are relative to it."""
 
     format: int = FORMAT
@@ -162,8 +159,9 @@ class Meta(_Frozen):
 
     @property
     def schema_sha256(self) -> str:
-        """See ``schema_sha256``."""
-        return schema_sha256((tuple_.source, tuple_.relation, tuple_.target) for tuple_ in self.tuples)
+        """Of the kinds of edges, whatever their counts: what a training is bound to."""
+        edges = sorted((tuple_.source, tuple_.relation, tuple_.target) for tuple_ in self.tuples)
+        return hashlib.sha256(json.dumps(edges).encode()).hexdigest()
 
     @property
     def average_degree(self) -> float:
@@ -174,11 +172,6 @@ class Meta(_Frozen):
     def type_start(self) -> list[int]:
         """Type ``t`` has the node numbers ``type_start[t]`` up to, not including, ``type_start[t + 1]``."""
         return type_starts([kind.count for kind in self.types])
-
-
-def schema_sha256(edges: Iterable[tuple[str, str, str]]) -> str:
-    """Of the kinds of edges (source, relation, target), whatever their counts: what a training is bound to."""
-    return hashlib.sha256(json.dumps(sorted(edges)).encode()).hexdigest()
 
 
 def type_starts(counts: Sequence[int]) -> list[int]:

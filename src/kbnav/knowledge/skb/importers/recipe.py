@@ -12,12 +12,12 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.importers.files import Duplicates, Format, Given
 from kbnav.knowledge.skb.importers.tables import TableSource, mapped_from_file, of_graphs
 from kbnav.knowledge.skb.schema import EdgeArrays, EdgeRecord, Losses, NodeRecord, Source
+from kbnav.runs.journal import Strict
 
 """Bytes that one record, pickle or tensor may take while an SKB is built."""
 
@@ -85,10 +85,9 @@ class OfTypes:
         return both
 
 
-class Recipe(BaseModel):
+class Recipe(Strict):
     """Files and how they are read."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     format: Format = Format.records
     sources: tuple[Path, ...] = ()
     nodes: tuple[Given, ...] = ()

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, ValidationError, field_validator, model_validator
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.importers.files import EDGES, JSON, NODES, Duplicates, Given, Origin, Reject
@@ -34,6 +34,7 @@ from kbnav.knowledge.skb.schema import (
     NodeRecord,
     Style,
 )
+from kbnav.runs.journal import Strict
 from kbnav.settings.plugins import did_you_mean
 
 TYPE_FIELDS = ("type", "kind")
@@ -68,8 +69,7 @@ class EdgeColumn(NamedTuple):
         return cls(column, relation or column, kind or column)
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class _File(Strict):
     file: Given
     empty: tuple[str, ...] = ()
     """Cells that say nothing, such as ``on request`` among prices."""
@@ -185,8 +185,7 @@ class Links(_File):
         return self.model_copy(update={"relation_column": column})
 
 
-class _Tables(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class _Tables(Strict):
     table: tuple[Table, ...]
     links: tuple[Links, ...] = ()
 
@@ -436,7 +435,7 @@ def mapped_from_file(
         place, what = ".".join(str(part) for part in first["loc"]), first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
             *within, key = first["loc"]
-            model: type[BaseModel] = (Table if within[0] == "table" else Links) if within else _Tables
+            model: type[Strict] = (Table if within[0] == "table" else Links) if within else _Tables
             place, what = place.rpartition(".")[0] or "table", f"unknown key {key!r}"
             what += did_you_mean(str(key), model.model_fields)
         raise DataError(f"{path}: {place}: {what}") from error
