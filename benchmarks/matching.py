@@ -56,7 +56,7 @@ def main() -> None:
 def matching(nodes: Sequence[NodeText], words: Words, folder: Path) -> None:
     """Match names in questions, beside the peers."""
     print(f"node matching, {len(nodes):,} names:")
-    if not (folder / "names.json").exists():
+    if not (folder / "holders.npy").exists():
         folder.mkdir(parents=True, exist_ok=True)
         built("the index of names", lambda: names.build(nodes, folder, type_start=[0, len(nodes)]), folder)
     matcher = NodeMatcher(names_only(nodes, names.open(folder)), "exact")

@@ -487,7 +487,7 @@ def kbnav(tmp_path, monkeypatch, capsys, workshop) -> Cli:
         ]
     )  # fmt: skip
     (tmp_path / "jugs.toml").write_text(words)
-    (tmp_path / "jugs.skb").symlink_to(workshop.store.place)
+    (tmp_path / "jugs.skb").symlink_to(workshop.place)
     monkeypatch.setenv("KBNAV_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     return Cli(monkeypatch, capsys)

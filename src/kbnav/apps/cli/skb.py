@@ -199,7 +199,7 @@ def _rejected(out: Path, bad: Bad, update: int = 0) -> Path | None:
 
 def _build(recipe: Recipe, out: str, options: Options, console: Console) -> Meta:
     from kbnav.knowledge.skb.build import build
-    from kbnav.knowledge.skb.lance.tables import is_lance
+    from kbnav.knowledge.skb.schema import is_lance
 
     if is_lance(out):
         raise UsageError(f"{out} is a place of tables: build in a folder, then kbnav skb copy FOLDER --out {out}")
@@ -227,14 +227,14 @@ def copy(
 
     For example: kbnav skb copy people.skb --out people.nt
     """
-    from kbnav.knowledge.skb.lance.build import refuse_other, write
+    from kbnav.knowledge.open import open_skb
+    from kbnav.knowledge.skb.lance import refuse_other, write
     from kbnav.knowledge.skb.rdf import export_rdf
-    from kbnav.knowledge.skb.store import SKB, open_store
 
     as_rdf = out.endswith((".ttl", ".ttl.gz"))
     if not as_rdf:
         refuse_other(out)
-    with SKB(open_store(_place(skb), _home())) as opened, StageProgress(stderr()) as progress:
+    with open_skb(_place(skb), _home()) as opened, StageProgress(stderr()) as progress:
         if as_rdf:
             size, meta = export_rdf(opened, Path(out), progress=progress), opened.meta
         else:
@@ -277,9 +277,9 @@ def info(
 
 
 def _print_node(skb: str, node: str, as_json: bool) -> None:
-    from kbnav.knowledge.skb.store import SKB, open_store
+    from kbnav.knowledge.open import open_skb
 
-    with closing(SkbKB(SKB(open_store(_place(skb), _home())))) as kb:
+    with closing(SkbKB(open_skb(_place(skb), _home()))) as kb:
         if kb.skb.names and kb.skb.nodes.ids.find(node) < 0:
             same = kb.skb.names.search(node, limit=_CASES, edits=0)
             near = [kb.skb.id(one.number) for one in same or kb.skb.names.search(node, limit=_CASES)]

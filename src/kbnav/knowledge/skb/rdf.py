@@ -34,7 +34,7 @@ from kbnav.errors import DataError, QueryRefused, QuerySyntaxError, QueryTimeout
 from kbnav.knowledge.skb.files import link
 from kbnav.knowledge.skb.graph import Graph, Row
 from kbnav.knowledge.skb.nodes import Nodes
-from kbnav.knowledge.skb.schema import Fields, NodeText, Progress, no_progress
+from kbnav.knowledge.skb.schema import TRIPLES, Fields, NodeText, Progress, no_progress
 from kbnav.knowledge.sparql.check import guard
 from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.sparql.rewriting import prepare
@@ -50,8 +50,6 @@ Edges = Sequence[tuple[int, int, int]]
 """Numbers of source, relation and target."""
 _DIALECT = replace(DIALECTS["oxigraph"], federation=False, closed=True)
 ENDINGS = (".ttl", ".ttl.gz")
-LABELLED = 100
-"""Rows whose nodes are labelled: half from the beginning, half from the end."""
 _LISTED, _NEAREST = 50, 5
 _REPORT_EVERY = 100_000
 _NODE_IRI, _TYPE_IRI, _RELATION_IRI = (SKB_PREFIXES[name] for name in ("node", "type", "rel"))
@@ -231,7 +229,7 @@ class SparqlStore:
         """Seconds for a query, bytes for each of ``size`` children and for a result; nothing is started yet."""
         self._skb, self._most_bytes = skb, most_bytes
         self._names = {"type": local_names(skb.type_names), "rel": local_names(skb.relation_names)}
-        self._pool = QueryPool(skb.store.triples(), size=size, timeout=timeout, memory_limit=memory_limit)
+        self._pool = QueryPool(skb.folder(TRIPLES), size=size, timeout=timeout, memory_limit=memory_limit)
         self._has = lru_cache(1 << 10)(
             lambda predicate: self._pool.query(f"ASK {{ ?node <{predicate}> ?value }}").table().boolean
         )
@@ -298,9 +296,7 @@ class SparqlStore:
 
 def node_ids(table: AnswerTable) -> Iterator[str]:
     """Ids of the nodes in the first and last rows of a result."""
-    half = LABELLED // 2
-    rows = table.rows if len(table.rows) <= LABELLED else (*table.rows[:half], *table.rows[-half:])
-    for row in rows:
+    for row in table.labelled_rows():
         yield from (cell.entity_id for cell in row if cell is not None and cell.entity_id)
 
 

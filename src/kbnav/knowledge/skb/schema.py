@@ -26,18 +26,22 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-FORMAT = 2
+FORMAT = 3
 """Version of the folder format; another is refused."""
 META = "meta.json"
 WORK = "build"
 """Folder of a build under way, within that of the SKB."""
 TRIPLES = "rdf"
 """The stage of a build, and its folder, that holds what SPARQL runs on; it goes on beside other stages."""
-TEXT, NAMES, VECTORS = "text", "names", "vectors"
+GRAPH, TEXT, NAMES, VECTORS = "graph", "text", "names", "vectors"
 RELATIONAL_TEXT, RELATIONAL_VECTORS = "relational-text", "relational-vectors"
-"""The stages and folders of the indexes; the relational ones are of documents with their relations."""
+"""The stages and folders of the graph and the indexes; the relational ones are of documents with their relations."""
 VECTORS_FILE, HASHES_FILE = "vectors.npy", "hashes.npy"
 """Files of an index of vectors."""
+SCHEMES = ("s3://", "gs://", "az://")
+"""How the address of a place in an object store begins."""
+NODES, BUILDS = "nodes", "builds"
+"""Tables of an SKB on LanceDB."""
 LSA = "lsa"
 """``Meta.encoder`` where the encoder was fitted on the texts themselves."""
 ALIAS_FIELDS = ("aliases", "alias", "synonyms")
@@ -178,6 +182,16 @@ def type_starts(counts: Sequence[int]) -> list[int]:
 def folders_beside(path: Path) -> list[str]:
     """The folders of SKBs and mirrors beside a path, as they would be written."""
     return [str(one.parent) for one in path.parent.glob(f"*/{META}")]
+
+
+def is_address(place: str) -> bool:
+    """Whether a place is in an object store."""
+    return place.startswith(SCHEMES)
+
+
+def is_lance(place: str) -> bool:
+    """Whether a place is, by its looks, that of tables: an address, or a folder with some."""
+    return is_address(place) or any((Path(place) / f"{name}.lance").is_dir() for name in (BUILDS, NODES))
 
 
 def read_meta(folder: Path) -> Meta:
