@@ -220,8 +220,8 @@ def _spans(tokens: Sequence[Token], longest: int) -> Iterator[tuple[int, int]]:
 
 def _is_meant(match: Match, text: str, skb: SKB, *, bare: bool) -> bool:
     """Whether words are a name here, as ``set`` is not the gene SET; ``bare``: no word of grammar at the ends."""
-    if not bare:
-        return match.how == "exact"
+    if not bare:  # "the Midsummer Fair" is The Midsummer Fair
+        return match.how == "exact" or (match.how == "normalised" and len(text.split()) > 2)
     name = str(skb.nodes.names[match.number])
     if " " in text:  # another number is no misspelling: "Lamp 4" for "Lamp 72"
         return match.how != "fuzzy" or _DIGITS.findall(name) == _DIGITS.findall(text)
