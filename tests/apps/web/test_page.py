@@ -204,7 +204,7 @@ def test_a_shared_run_is_read_by_others_and_no_longer_when_it_is_taken_back(page
     assert other.locator("#ask, .again").count() == 0
     assert re.search(r"\w+ \d+, \d{4}", other.inner_text(".run > .soft"))
     assert "Wikidata (partial copy)" in other.inner_text("header")
-    assert page.inner_text("#badge") == other.inner_text(".run .badge") == "Simple rules, no AI"
+    assert page.inner_text(".origin .rules") == other.inner_text(".origin .rules") == "Simple rules, no AI"
     open_query(other)
     assert other.locator(".cm-content").get_attribute("aria-readonly") == "true"
     (tmp_path / "index.html").write_text(f'<iframe src="{address}?embed=1"></iframe><iframe src="{address}"></iframe>')

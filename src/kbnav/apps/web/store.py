@@ -242,6 +242,13 @@ class Store:
             Session(*row) for row in self._run(f"SELECT {_SESSION} FROM web_sessions WHERE {where}", (owner, limit))
         ]
 
+    def sessions_with(self, owner: str, text: str) -> set[str]:
+        """The ids of an owner's sessions with a text in a question or answer; upper and lower case alike."""
+        wanted = text.casefold()
+        runs = self._runs("owner = ?", owner)
+        said = ((run.session, run.question, (run.answer or {}).get("text") or "") for run in runs)
+        return {session for session, *words in said if wanted in "\n".join(words).casefold()}
+
     def rename(self, session_id: str, title: str) -> None:
         """Call a session something else."""
         self._run("UPDATE web_sessions SET title = ? WHERE id = ?", (title, session_id))
@@ -515,27 +522,18 @@ class Results:
                     size -= taken
         return count
 
-    def owner(self, result_id: str) -> str | None:
-        """Whose a table or ranking is."""
-        rows = self._run("SELECT owner FROM web_results WHERE id = ?", (result_id,))
-        return str(rows[0][0]) if rows else None
-
     def find(self, result_id: str) -> tuple[StoredResult, StoredTable] | None:
         """A result whose rows are read when they are asked for; None where there is none. Raises DataError."""
         rows = self._run(
-            "SELECT id, owner, kb, language, session, document FROM web_results WHERE id = ?", (result_id,)
+            "SELECT id, r.owner, kb, language, session, document, COALESCE(parts, 0), COALESCE(last, 0) "
+            "FROM web_results r LEFT JOIN web_kept ON result = id WHERE id = ?",
+            (result_id,),
         )
         if not rows:
             return None
-        head = StoredResult(*rows[0])
-        head = replace(head, document=_json(rows[0][-1]))
-        parts, last = self.parts(result_id)
+        *of, document, parts, last = rows[0]
+        head = StoredResult(*of, _json(document))
         return head, stored_table(head.document, parts, partial(self.part, result_id), last)
-
-    def parts(self, result_id: str) -> tuple[int, int]:
-        """How many parts of a result are kept, and how many rows are in the last of them."""
-        rows = self._run("SELECT parts, last FROM web_kept WHERE result = ?", (result_id,))
-        return (int(rows[0][0]), int(rows[0][1])) if rows else (0, 0)
 
     def part(self, result_id: str, number: int) -> str | None:
         """Some rows of a result, by the number of their part from 0 on; None where they are not kept."""

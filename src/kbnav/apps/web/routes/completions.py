@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from kbnav.answers.question import checked_question
 from kbnav.apps.web.auth import NOBODY
@@ -43,16 +43,12 @@ router = APIRouter(
 class Part(BaseModel):
     """A part of a message; only text can be asked."""
 
-    model_config = ConfigDict(extra="ignore")
-
     type: str
     text: str = ""
 
 
 class Message(BaseModel):
     """One message of a conversation."""
-
-    model_config = ConfigDict(extra="ignore")
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[Part] | None = None
@@ -67,8 +63,6 @@ class Message(BaseModel):
 class Asked(BaseModel):
     """What both ways of asking take; settings of sampling are the operator's here, and are ignored."""
 
-    model_config = ConfigDict(extra="ignore")
-
     model: str = Field(max_length=600)
     stream: bool = False
     tools: list[Any] | None = None
@@ -76,8 +70,6 @@ class Asked(BaseModel):
 
 class StreamOptions(BaseModel):
     """How a stream ends."""
-
-    model_config = ConfigDict(extra="ignore")
 
     include_usage: bool = False
 

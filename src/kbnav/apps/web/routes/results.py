@@ -238,9 +238,8 @@ Stored = tuple[StoredResult, StoredTable]
 
 
 def _own_result(result_id: str, parts: ChatOf, visitor: VisitorOf) -> Stored:
-    results = parts.store.results
-    found = results.find(result_id) if results.owner(result_id) == visitor.owner else None
-    if found is None:
+    found = parts.store.results.find(result_id)
+    if found is None or found[0].owner != visitor.owner:
         raise HTTPException(404, "you have no such result")
     return found
 

@@ -3,6 +3,7 @@
 import { call } from "./client.js";
 import { dated } from "./cells.js";
 import { h, link } from "./dom.js";
+import { withVariables } from "./readings.js";
 import { t } from "./text.js";
 
 const ADDRESS = 60; // characters of an address that are shown
@@ -41,7 +42,7 @@ export function statements(found, shown = new Set()) {
   return [
     told.length > 0 && h("ul", { class: "statements" }, told.map((one) => h("li", { dir: "auto" }, statement(one, found.copy, shown)))),
     told.length === 0 && found.absent.length === 0 && h("p", {}, t("evidence.none")),
-    ...found.absent.map((condition) => h("p", { dir: "auto" }, t("evidence.absent", { condition }))),
+    ...found.absent.map((condition) => h("p", { dir: "auto" }, withVariables(t("evidence.absent", { condition })))),
     found.cut && h("p", { class: "soft" }, t("evidence.cut")),
     ...found.untold.map((part) => h("p", { class: "soft" }, t("evidence.untold", { part }))),
   ].filter(Boolean);

@@ -39,7 +39,7 @@ class ResultView {
     const head = (name) => (result.rows > 1 ? h("button", { type: "button", class: "sort", onclick: () => this.sortBy(name) }, columnName(name, result.ranking)) : columnName(name, result.ranking));
     this.heads = result.columns.map((name) => h("th", { scope: "col" }, head(name)));
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
-    const table = h("table", { class: "rows" }, h("thead", {}, h("tr", {}, this.heads, h("td"))), this.body);
+    const table = h("table", { class: "rows" }, h("thead", {}, h("tr", {}, this.heads, h("th", { scope: "col", class: "because" }, t("evidence.head")))), this.body);
     this.tabs = h("div", { class: "tabs", role: "group", "aria-label": t("view.choose") });
     this.drawn = h("div", { hidden: true });
     this.table = h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": t("rows.region") }, table);
