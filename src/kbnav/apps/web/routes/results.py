@@ -36,7 +36,7 @@ from kbnav.apps.web.store import StoredResult, unguessable
 from kbnav.errors import KbnavError, QueryTimeout, Stopped, StopRun
 from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import Entity, asked_by
-from kbnav.knowledge.evidence import MOST_ROWS, Evidence, Link, Provenance
+from kbnav.knowledge.evidence import MOST_ROWS, Provenance
 from kbnav.knowledge.skb.rdf import local_name
 from kbnav.knowledge.sparql.remarks import Measure, measures
 from kbnav.knowledge.sparql.verbalization import comment_labels, verbalize_answer
@@ -400,28 +400,4 @@ def _evidence_data(parts: ChatParts, served: Served, found: Provenance, table: A
         page = served.link(name) if name in found.labels and not iri and name[:1] == "P" else ""
         return {"text": text, "href": name if name.startswith("http") else page}
 
-    def pair(link: Link) -> dict[str, Any]:
-        return {"property": property_data(link.property), "value": cell(link.value)}
-
-    def statement(one: Evidence, text: str) -> dict[str, Any]:
-        return {
-            "subject": cell(one.subject),
-            "property": property_data(one.property),
-            "value": cell(one.value),
-            "statement": one.statement,
-            "rank": one.rank,
-            "qualifiers": [pair(link) for link in one.qualifiers],
-            "references": [[pair(link) for link in links] for links in one.references],
-            "others": [cell(other) for other in one.others],
-            "lower": one.lower,
-            "chain": one.chain,
-            "source": one.source,
-            "text": text,
-        }
-
-    data = evidence_data(found, table)
-    rows = [
-        [statement(one, record["text"]) for one, record in zip(row, records, strict=True)]
-        for row, records in zip(found.rows, data["rows"], strict=True)
-    ]
-    return parts.hide.hidden_in({**data, "rows": rows})
+    return parts.hide.hidden_in(evidence_data(found, table, cell=cell, named=property_data))
