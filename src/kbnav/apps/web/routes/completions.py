@@ -15,6 +15,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
 from kbnav.answers.question import checked_question
+from kbnav.answers.tables import markdown_table
 from kbnav.apps.web.auth import NOBODY
 from kbnav.apps.web.results import text_of
 from kbnav.apps.web.routes.common import REFUSALS, ChatOf, ChatParts, VisitorOf, finished, sse, sse_event
@@ -25,7 +26,6 @@ from kbnav.runs.trajectory import Outcome, Turn
 SHOWN_ROWS = 20
 MOST_TURNS = 20
 _RESPONSE = "resp-"
-_ESCAPED = str.maketrans({char: "\\" + char for char in "\\`*_{}[]<>()#+-!|~&"})
 _LIVE = str.maketrans({char: "\\" + char for char in "\\`[]<>&"})
 
 
@@ -332,9 +332,8 @@ def _markdown(answer: Mapping[str, Any], parts: ChatParts) -> str:
     found = parts.store.results.find(answer["result"]["id"]) if answer.get("result") else None
     if found:
         table = found[1]
-        rows = [[_cell(text_of(cell, table.head)) for cell in row] for row in table.rows(0, SHOWN_ROWS)]
-        lines = [[_cell(name) for name in table.columns], ["---"] * len(table.columns), *rows]
-        blocks.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+        rows = [[text_of(cell, table.head) for cell in row] for row in table.rows(0, SHOWN_ROWS)]
+        blocks.append(markdown_table(table.columns, rows).rstrip())
         if table.count > SHOWN_ROWS:
             blocks.append(f"{table.count} rows, the first {SHOWN_ROWS} shown")
     if answer["query"]:
@@ -349,7 +348,3 @@ def _markdown(answer: Mapping[str, Any], parts: ChatParts) -> str:
 def _sentences(text: str) -> str:
     """A name in them becomes no link, picture or HTML; other Markdown, which only looks odd, is let be."""
     return text.translate(_LIVE)
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).translate(_ESCAPED)
