@@ -1,16 +1,17 @@
 """What the server forgets after a day, and what it keeps."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
 from kbnav.answers.tables import AnswerTable, Term
-from kbnav.apps.web.results import table_result
+from kbnav.apps.web.results import PART, Result, table_result
 from kbnav.apps.web.store import DAY, Store, StoredResult, StoredRun, open_sqlite
 from kbnav.errors import DatabaseAway, LimitReached, NotOffered
 from kbnav.runs.trajectory import Outcome, Run
 
-EMPTY = table_result(AnswerTable(("x",), ())).to_document()
+ROWS = table_result(AnswerTable(("x",), ((Term("literal", "a value of some letters"),),) * PART))
 
 
 def test_questions_without_a_session_are_forgotten_unless_somebody_shares_them(tmp_path):
@@ -29,7 +30,7 @@ def test_questions_without_a_session_are_forgotten_unless_somebody_shares_them(t
             store.add_run(run, at_once=10, a_day=10)
             assert store.add_event(name, "w", {"kind": "started"})
             assert name == "under way" or store.end(name, "w", "done", {"text": "", "run": f"saved {name}"})
-        store.results.add(StoredResult("plain", "alice", "mini", "en", "", EMPTY))  # now, as by a query run by hand
+        store.results.keep(StoredResult("plain", "alice", "mini", "en", "", ROWS.to_document()), ROWS)  # made now
         store.share("shared", "share-1")
         store.delete_old(DAY)
         assert [file.stem for file in tmp_path.glob("*.json")] == ["saved shared"]
@@ -72,8 +73,10 @@ def test_a_question_of_a_session_that_was_deleted_meanwhile_is_not_taken(tmp_pat
 
 
 def kept(store: Store, name: str, size: int, *, owner: str = "alice", session: str = "") -> int:
-    head = StoredResult(name, owner, "mini", "en", session, EMPTY)
-    return store.results.add(head, ["x" * 1000] * size, rows=size * 200, most=10_000)
+    table = replace(ROWS.table, rows=ROWS.table.rows * size)
+    head = StoredResult(name, owner, "mini", "en", session, ROWS.to_document())
+    most = 10 * len(next(ROWS.parts()))
+    return len(store.results.keep(head, Result(table, len(table)), most).table.rows)
 
 
 def count(store: Store, name: str) -> int:

@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
@@ -476,29 +476,21 @@ class Results:
         self.order = lru_cache(16)(self._sort)
         """The numbers of a result's rows, sorted by a column, or descending. Raises KeyError where it is gone."""
 
-    def keep(self, head: StoredResult, result: Result) -> Result:
-        """Keep a result; what of it was kept."""
-        if result.ranking is not None:
-            self.add(head)
-            return result
-        count = self.add(head, result.parts(), rows=len(result.table.rows))
-        return replace(result, table=replace(result.table, rows=result.table.rows[:count]))
-
-    def add(self, head: StoredResult, parts: Iterable[str] = (), *, rows: int = 0, most: int = RESULT_BYTES) -> int:
-        """Keep a table or ranking, whose ``rows`` rows come in ``parts``; one of the same id is replaced.
+    def keep(self, head: StoredResult, result: Result, most: int = RESULT_BYTES) -> Result:
+        """Keep a table or ranking, in place of one of the same id; what of it was kept.
 
         An owner's results take ``most`` bytes at most: rows of the oldest are deleted, and of one that is larger by
-        itself only its first are kept. Returns how many rows were.
+        itself only its first are kept.
         """
         document = json.dumps(head.document)
         _delete_rows(self._run, head.id)
         number, size = 0, len(document)
-        for part in parts:
+        for part in result.parts():
             if size + len(part) > most:
                 break
             self._run("INSERT INTO web_parts (result, number, data) VALUES (?, ?, ?)", (head.id, number, part))
             number, size = number + 1, size + len(part)
-        count, now = min(rows, number * PART), time.time()
+        count, now = min(len(result.table.rows), number * PART), time.time()
         last = count - (number - 1) * PART if number else 0
         with self._transaction(f"results of {head.owner}") as run:
             run(
@@ -520,7 +512,9 @@ class Results:
                 if size > most and result_id != head.id:
                     _delete_rows(run, result_id)
                     size -= taken
-        return count
+        return (
+            result if result.ranking else replace(result, table=replace(result.table, rows=result.table.rows[:count]))
+        )
 
     def find(self, result_id: str) -> tuple[StoredResult, StoredTable] | None:
         """A result whose rows are read when they are asked for; None where there is none. Raises DataError."""
