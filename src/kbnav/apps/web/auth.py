@@ -203,10 +203,10 @@ def _cookie(headers: Headers) -> str:
     return found if found.isascii() else ""
 
 
-def cookie_header(value: str, *, secure: bool) -> str:
+def cookie_header(value: str, *, secure: bool, name: str = COOKIE) -> str:
     """A Set-Cookie header that scripts cannot read."""
     marks = "; Secure" if secure else ""
-    return f"{COOKIE}={value}; Path=/; Max-Age={COOKIE_AGE}; HttpOnly; SameSite=Lax{marks}"
+    return f"{name}={value}; Path=/; Max-Age={COOKIE_AGE}; HttpOnly; SameSite=Lax{marks}"
 
 
 class Gate:
