@@ -512,9 +512,9 @@ class Results:
                 if size > most and result_id != head.id:
                     _delete_rows(run, result_id)
                     size -= taken
-        return (
-            result if result.ranking else replace(result, table=replace(result.table, rows=result.table.rows[:count]))
-        )
+        if result.ranking:
+            return result
+        return replace(result, table=replace(result.table, rows=result.table.rows[:count]))
 
     def find(self, result_id: str) -> tuple[StoredResult, StoredTable] | None:
         """A result whose rows are read when they are asked for; None where there is none. Raises DataError."""
