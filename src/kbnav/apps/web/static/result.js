@@ -44,7 +44,7 @@ class ResultView {
     this.drawn = h("div", { hidden: true });
     this.table = h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": t("rows.region") }, table);
     this.element = h("div", { class: result.rows === 1 && result.columns.length === 1 ? "result single" : "result" }, this.head(), this.table, this.drawn, this.problem, result.cut && h("p", { class: "soft" }, result.cut), this.pages = this.pager());
-    this.table.style.minHeight = `${2.1 * Math.min(result.rows, PAGE)}rem`; // until they are there
+    this.table.style.minHeight = `${2.2 * Math.min(result.rows + 1, PAGE)}rem`; // until they are there
     this.load();
   }
 
@@ -117,6 +117,7 @@ class ResultView {
       this.numbers = page.numbers;
       this.show(page);
       this.table.style.minHeight = "";
+      this.table.classList.toggle("wide", this.table.scrollWidth > this.table.clientWidth); // some of it is below the last column
       if (!this.kinds) this.offer(page.rows);
       this.state.total = page.total;
       this.problem.hidden = true;
