@@ -50,8 +50,10 @@ TOLD = 20
 """Problems of one request that are told."""
 _ASKED = re.compile(r"\s*([A-Za-z]{1,8})(?:-[A-Za-z0-9-]+)?\s*(?:;\s*q=([01](?:\.\d{0,3})?)\s*)?")
 _NAME = re.compile(r"\{(\w+)\}")
-_OF_TEMPLATES = ("closed.", "collect.", "entry.", "explore.", "judge.", "login.", "people.", "problem.")
-"""Beginnings of texts that no script needs."""
+_OF_TEMPLATES = (
+    "about.", "api.", "closed.", "collect.", "entry.", "explore.", "judge.", "login.", "people.", "problem.",
+)  # fmt: skip
+"""Beginnings of texts that no script of the chat page needs."""
 _STATUS = (
     (NotOffered, 404),
     (UnknownId, 404),

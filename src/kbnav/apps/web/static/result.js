@@ -4,7 +4,6 @@ import { columnName, imprecise, showCells } from "./cells.js";
 import { call } from "./client.js";
 import { h } from "./dom.js";
 import { menu } from "./menu.js";
-import { evidenceButton } from "./evidence.js";
 import { number, t } from "./text.js";
 
 const PAGE = 50;
@@ -187,4 +186,31 @@ class ResultView {
   sortBy(name) {
     this.change({ descending: this.state.sort === name && !this.state.descending, sort: name, start: 0 });
   }
+}
+
+/** A button for a row, which opens and closes a row of statements below it; `base` is their address. */
+function evidenceButton(base, number, width) {
+  let below = null;
+  const button = h("button", { type: "button", class: "why", title: t("evidence.show"), "aria-expanded": "false" }, t("evidence.why"));
+  button.addEventListener("click", async () => {
+    const row = button.closest("tr");
+    if (below) {
+      below.remove();
+      below = null;
+      button.setAttribute("aria-expanded", "false");
+      return;
+    }
+    const told = h("div", { "aria-live": "polite" }, h("span", { class: "soft" }, t("evidence.waiting")));
+    below = h("tr", { class: "evidence" }, h("td", { colspan: width }, h("div", {}, told))); // as wide as the place, not as the columns
+    row.after(below);
+    button.setAttribute("aria-expanded", "true");
+    try {
+      const [found, { statements }] = await Promise.all([call(`${base}?${new URLSearchParams({ row: number })}`), import("./evidence.js")]);
+      const shown = new Set([...row.parentElement.querySelectorAll("tr:not(.evidence) a[data-entity]")].map((one) => one.dataset.entity));
+      told.replaceChildren(...statements(found, shown));
+    } catch (error) {
+      told.replaceChildren(h("span", { class: "problem" }, error.message));
+    }
+  });
+  return button;
 }

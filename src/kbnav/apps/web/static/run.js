@@ -37,10 +37,10 @@ export class RunView {
     this.words = h("div", { class: "words" });
     this.toldAs = run.model === "offline" || Boolean(offered.share || document.querySelector("#runs .run:not(.typed)")); // of rules, or not to be read without what was said before
     this.found = h("div", { class: "found", onsingle: ({ detail }) => this.once(detail) });
-    this.answer = h("div", { class: "answer" }, this.words, this.steps.element, this.found);
+    this.answer = h("div", { class: "answer" }, this.words, this.awaited.element, this.steps.element, this.found);
     this.element = h("section", { class: "run", id: run.id, "data-kb": run.kb, "aria-label": run.question, "aria-busy": "true" },
       heading(run.question),
-      this.by(), this.awaited.element, this.answer);
+      this.by(), this.answer);
     if (run.status === "queued" || run.status === "running") this.awaited.begin(t("run.waiting"), run.made);
     for (const event of run.events) this.apply(event);
   }
