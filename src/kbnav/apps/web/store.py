@@ -525,8 +525,9 @@ class Results:
         )
         if not rows:
             return None
-        *of, document, parts, last = rows[0]
-        head = StoredResult(*of, _json(document))
+        parts, last = rows[0][-2:]
+        head = StoredResult(*rows[0][:-2])
+        head = replace(head, document=_json(rows[0][-3]))
         return head, stored_table(head.document, parts, partial(self.part, result_id), last)
 
     def part(self, result_id: str, number: int) -> str | None:
