@@ -32,7 +32,7 @@ page-test: $(READY)  ## the page in a browser; needs chromium
 everything: lint demo test page-test slow-test attack-test long-test train-test model-test wiki-test engine-test deploy-test wheel-test bare-test site  ## all checks, whole; about an hour
 
 smoke-test: $(READY)  ## a little of each heavy target: kills, attacks, engines, two servers
-	KBNAV_KILLS=7 $(BIN)/python -m pytest -q tests/long/test_kills.py tests/long/test_bot_kills.py
+	KBNAV_KILLS=7 $(BIN)/python -m pytest -q tests/long/test_kills.py
 	$(BIN)/python -m pytest -q tests/engines tests/deploy/test_balanced.py
 	$(BIN)/python -m pytest -q -m slow tests/attack/test_downloads.py tests/attack/test_saved_runs.py
 
@@ -46,7 +46,7 @@ long-test: $(READY)  ## builds, questions, chats, evaluations, the page and the 
 	$(BIN)/python -m pytest -q -s tests/long
 
 kill-test: $(READY)  ## the same 1,000 times; about 40 minutes
-	KBNAV_KILLS=1000 $(BIN)/python -m pytest -q -s tests/long/test_kills.py tests/long/test_bot_kills.py
+	KBNAV_KILLS=1000 $(BIN)/python -m pytest -q -s tests/long/test_kills.py
 
 train-test: .venv-train/.ready  ## the tests of what is trained with torch, in an environment with it
 	.venv-train/bin/python -m pytest -q -o filterwarnings=default tests/training $(ONLY)
@@ -74,7 +74,7 @@ model-test: .venv-model/.ready  ## every system that asks a model, against a sma
 
 # KBNAV_WIKI_EXTENSIONS: a folder with clones of the extensions DiscussionTools and Linter, branch REL1_39; without it those tests skip
 wiki-test: $(READY)  ## the bot on a real MediaWiki, and killed there; needs Debian's mediawiki (.ci/packages)
-	$(BIN)/python -m pytest -q -rs tests/apps/bot tests/long/test_bot_kills.py
+	$(BIN)/python -m pytest -q -rs tests/apps/bot "tests/long/test_kills.py::test_whatever_is_killed_loses_nothing_and_does_nothing_twice[bot]"
 
 engine-test: $(READY)  ## queries rewritten for SPARQL engines, run by Virtuoso, Oxigraph's server and rdflib; needs virtuoso-opensource
 	$(BIN)/python -m pytest -q tests/engines

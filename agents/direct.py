@@ -8,6 +8,7 @@ from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import write_plainly
 from kbnav.agents.common.state import Reply, State
 from kbnav.agents.walking.base import (
+    Models,
     WalkEnding,
     answer_lines,
     call_for,
@@ -46,13 +47,9 @@ class DirectPolicy:
         return call_for(state, self.toolbox, [("recall", "Nothing is looked up.", {"answers": names})], usage)
 
 
-def build_direct(kb: KnowledgeBase, settings: Settings) -> Agent:
-    """The baseline with the settings' model. Raises UsageError where there is none."""
-    return direct_with(open_walking_models(settings, NAME).ask, kb, settings)
-
-
-def direct_with(ask: Ask, kb: KnowledgeBase, settings: Settings) -> Agent:
-    """The baseline on any model."""
+def build_direct(kb: KnowledgeBase, settings: Settings, models: Models | None = None) -> Agent:
+    """The baseline by the settings' model, or by ``models``. Raises UsageError where there is none."""
+    models = models or open_walking_models(settings, NAME)
     toolbox = Toolbox.for_kb(kb, (recall, finish))
     ending = WalkEnding(write_plainly, describer(kb), tabled=kb_kind(kb) != "skb")
-    return fixed_agent(NAME, DirectPolicy(ask, toolbox), toolbox, ending, kb, settings, NAME)
+    return fixed_agent(NAME, DirectPolicy(models.ask, toolbox), toolbox, ending, kb, settings, NAME)

@@ -9,25 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from langchain_core.language_models import BaseChatModel
-
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.answering import ANSWERS, ModelWriter, looked_at, named_by, write_plainly
+from kbnav.agents.common.answering import ANSWERS, looked_at, named_by
 from kbnav.agents.common.policy import ChatPolicy, read_demonstrations
 from kbnav.agents.common.schema import Schema
 from kbnav.agents.common.state import Policy, Reply, State, all_steps
-from kbnav.agents.walking.base import PROMPTS, WalkEnding, call_for, describer, open_walking_models
+from kbnav.agents.walking.base import PROMPTS, Models, WalkEnding, call_for, describer, open_walking_models
 from kbnav.agents.walking.options import GogOptions
 from kbnav.agents.walking.planned import Planned, open_match
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.runs.trajectory import Call, Step, Turn
 from kbnav.settings.model import Settings
-from kbnav.settings.systems import read_options
 from kbnav.tools.context import Context
 from kbnav.tools.skb import find_relations, finish, read_document, search_entities
 from kbnav.tools.toolbox import Toolbox
-from kbnav.tools.walking import Ask, GeneratingTools, PlanningTools, WalkingTools, search_further
+from kbnav.tools.walking import GeneratingTools, PlanningTools, WalkingTools, search_further
 
 NAME = "gog"
 GENERATE = "generate"
@@ -88,21 +85,14 @@ def frontier(path: Sequence[Step]) -> list[str]:
     return [node for node in dict.fromkeys(shown) if node not in looked]
 
 
-def build_gog(kb: KnowledgeBase, settings: Settings) -> Agent:
-    """GoG with the settings' model and options. Raises UsageError where there is no model."""
-    models = open_walking_models(settings, NAME)
-    return gog_with(models.policy, models.ask, models.writer, kb, settings)
-
-
-def gog_with(
-    model: BaseChatModel, ask: Ask, writer: BaseChatModel | None, kb: KnowledgeBase, settings: Settings
-) -> Agent:
-    """GoG on any chat model that can call tools; without a ``writer`` answers are plain."""
-    options = read_options(GogOptions, settings.options, NAME)
+def build_gog(kb: KnowledgeBase, settings: Settings, options: GogOptions, models: Models | None = None) -> Agent:
+    """GoG by the settings' model, or by ``models``, whose policy can call tools. Raises UsageError where is none."""
+    models = models or open_walking_models(settings, NAME)
     if isinstance(kb, SkbKB) and options.documents == "none":
         kb = kb.without_documents()
     skb = kb if isinstance(kb, SkbKB) else None
-    walking, generating = WalkingTools(ask, options.k, options.short), GeneratingTools(ask, options.samples)
+    walking = WalkingTools(models.ask, options.k, options.short)
+    generating = GeneratingTools(models.ask, options.samples)
     first = (find_relations,) if skb else (search_entities,)
     read = (read_document,) if skb and options.documents == "shown" else ()
     tools = (*first, walking.search_neighbors, *read, generating.generate, finish)
@@ -111,7 +101,7 @@ def gog_with(
     toolbox = Toolbox.for_kb(kb, own, without=settings.without_tools, more=settings.own_tools)
     demonstrations = read_demonstrations(options.demonstrations)
     policy: Policy = ChatPolicy(
-        model,
+        models.policy,
         model_tools,
         "gog/policy.md",
         settings.budget,
@@ -133,7 +123,7 @@ def gog_with(
         policy=policy,
         toolbox=toolbox,
         ending=GogEnding(
-            ModelWriter(writer) if writer else write_plainly,
+            models.write,
             describer(kb),
             tabled=skb is None,
             tried=TRIED if GENERATE in model_tools.names else (),

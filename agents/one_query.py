@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding, write_plainly
 from kbnav.agents.common.state import Reply, State
-from kbnav.agents.walking.base import CallSpec, call_for, fixed_agent, open_walking_models, question_in_chat
-from kbnav.agents.walking.options import OneQueryOptions
+from kbnav.agents.walking.base import CallSpec, Models, call_for, fixed_agent, open_walking_models, question_in_chat
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.prompts import render
 from kbnav.runs.trajectory import FINISH, QUERY
 from kbnav.settings.model import Settings
-from kbnav.settings.systems import read_options
 from kbnav.tools.context import Context
 from kbnav.tools.spinach_paper import execute_query, finish
 from kbnav.tools.toolbox import Toolbox
@@ -50,14 +48,9 @@ class OneQueryPolicy:
         return call_for(state, self.toolbox, [(QUERY, said, {"query": query})], usage)
 
 
-def build_one_query(kb: KnowledgeBase, settings: Settings) -> Agent:
-    """The baseline with the settings' model. Raises UsageError where there is none."""
-    return one_query_with(open_walking_models(settings, NAME).ask, kb, settings)
-
-
-def one_query_with(ask: Ask, kb: KnowledgeBase, settings: Settings) -> Agent:
-    """The baseline on any model."""
-    read_options(OneQueryOptions, settings.options, NAME)
+def build_one_query(kb: KnowledgeBase, settings: Settings, models: Models | None = None) -> Agent:
+    """The baseline by the settings' model, or by ``models``. Raises UsageError where there is none."""
+    models = models or open_walking_models(settings, NAME)
     toolbox = Toolbox.for_kb(kb, (execute_query, finish))
     ending = QueryEnding(write_plainly, last_executed=True)
-    return fixed_agent(NAME, OneQueryPolicy(ask, toolbox), toolbox, ending, kb, settings, "one_query")
+    return fixed_agent(NAME, OneQueryPolicy(models.ask, toolbox), toolbox, ending, kb, settings, "one_query")

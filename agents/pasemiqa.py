@@ -4,58 +4,49 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from langchain_core.language_models import BaseChatModel
-
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.answering import ANSWERS, ModelWriter, write_plainly
+from kbnav.agents.common.answering import ANSWERS
 from kbnav.agents.common.policy import ChatPolicy, read_demonstrations
 from kbnav.agents.common.schema import Schema, hide_single_type
 from kbnav.agents.skb import skb_offline
-from kbnav.agents.walking.base import PROMPTS, WalkEnding, open_walking_models
+from kbnav.agents.walking.base import PROMPTS, Models, WalkEnding, open_walking_models
 from kbnav.agents.walking.options import PasemiqaOptions
 from kbnav.agents.walking.planned import Planned, open_planned
 from kbnav.errors import UsageError
-from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.skb.kb import SkbKB, as_skb
+from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.planning.paths import Planner
 from kbnav.settings.model import OFFLINE, Settings
-from kbnav.settings.systems import read_options
 from kbnav.tools.skb import find_relations, finish, read_document
 from kbnav.tools.toolbox import Toolbox
-from kbnav.tools.walking import Ask, PlanningTools, TextQuery, WalkingTools
+from kbnav.tools.walking import PlanningTools, TextQuery, WalkingTools
 
 NAME = "pasemiqa"
 _PATHS = 5
 """Paths of the plan that the model is shown."""
 
 
-def build_pasemiqa(kb: KnowledgeBase, settings: Settings) -> Agent:
-    """PASemiQA by the settings' model and options, or offline by rules without a plan. Raises UsageError."""
-    skb = as_skb(kb, f"the system {NAME}")
-    if settings.model == OFFLINE:
-        if read_options(PasemiqaOptions, settings.options, NAME).planner != "none":
-            raise UsageError("the offline policy follows no plan: name a model with --model, or leave out the planner")
-        return replace(skb_offline(skb, settings), name=NAME)
-    models = open_walking_models(settings, NAME)
-    return pasemiqa_with(models.policy, models.ask, models.writer, skb, settings)
-
-
-def pasemiqa_with(
-    model: BaseChatModel,
-    ask: Ask,
-    writer: BaseChatModel | None,
+def build_pasemiqa(
     kb: SkbKB,
     settings: Settings,
+    options: PasemiqaOptions,
+    models: Models | None = None,
     planner: Planner | None = None,
 ) -> Agent:
-    """PASemiQA on a chat model that calls tools; plain answers without a ``writer``; ``planner`` goes first."""
-    options = read_options(PasemiqaOptions, settings.options, NAME)
+    """PASemiQA by the settings' model and the options' planner, or by those given; offline by rules without a plan.
+
+    Raises UsageError.
+    """
+    if settings.model == OFFLINE:
+        if options.planner != "none":
+            raise UsageError("the offline policy follows no plan: name a model with --model, or leave out the planner")
+        return replace(skb_offline(kb, settings), name=NAME)
+    models = models or open_walking_models(settings, NAME)
     # T rounds and the plan before them, where the budget allows as many steps.
     budget = settings.budget.model_copy(update={"steps": min(settings.budget.steps, options.rounds + 1)})
     if options.preset == "paper":  # one call a round, finish among them
         budget = budget.model_copy(update={"without": (*budget.without, "parallel", "free_finish")})
     settings = settings.model_copy(update={"budget": budget})
-    walking = WalkingTools(ask, options.k, options.short)
+    walking = WalkingTools(models.ask, options.k, options.short)
     query = TextQuery(kb, options.k, cosine=options.query == "cosine")
     read = () if options.preset == "paper" else (read_document,)
     tools = (walking.search_neighbors, find_relations, query.vector_query, *read, finish)
@@ -66,7 +57,7 @@ def pasemiqa_with(
     match, planner = open_planned(kb, settings, options, planner)
     demonstrations = read_demonstrations(options.demonstrations)
     policy = ChatPolicy(
-        model,
+        models.policy,
         model_tools,
         "pasemiqa/policy.md",
         budget,
@@ -86,7 +77,7 @@ def pasemiqa_with(
         settings=settings,
         policy=Planned(match, planner, policy, toolbox, _PATHS),
         toolbox=toolbox,
-        ending=WalkEnding(ModelWriter(writer) if writer else write_plainly, kb.entities),
+        ending=WalkEnding(models.write, kb.entities),
         prompts=(NAME, PROMPTS, "skb", "planner"),
         model_tools=model_tools,
         demonstrations=demonstrations,

@@ -6,33 +6,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from langchain_core.language_models import BaseChatModel
-
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.answering import ModelWriter, write_plainly
 from kbnav.agents.common.state import Reply, State
 from kbnav.agents.walking.base import (
     PROMPTS,
     CallSpec,
+    Models,
     WalkEnding,
     answer_lines,
     call_for,
+    fixed_agent,
     known_nodes,
     lookups_left,
-    need_all_tools,
     open_walking_models,
     question_in_chat,
 )
 from kbnav.agents.walking.options import RogOptions
 from kbnav.agents.walking.planned import Planned, open_planned, planned, planned_starts
-from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.skb.kb import SkbKB, as_skb
+from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.calls import BYTES_PER_TOKEN
 from kbnav.planning.paths import Planner
 from kbnav.prompts import render
 from kbnav.runs.trajectory import FINISH, Step
 from kbnav.settings.model import Budget, Settings
-from kbnav.settings.systems import read_options
 from kbnav.tools.context import Context
 from kbnav.tools.skb import finish
 from kbnav.tools.toolbox import Toolbox
@@ -136,33 +132,24 @@ def _lines(step: Step) -> list[str]:
     return [line for line in lines if line.startswith("- ")] if step.call.tool == FOLLOW else lines * bool(step.nodes)
 
 
-def build_rog(kb: KnowledgeBase, settings: Settings) -> Agent:
-    """RoG with the settings' model and options. Raises UsageError where there is no model, or no SKB."""
-    skb = as_skb(kb, f"the system {NAME}")
-    models = open_walking_models(settings, NAME)
-    return rog_with(models.ask, models.writer, skb, settings)
-
-
-def rog_with(
-    ask: Ask, writer: BaseChatModel | None, kb: SkbKB, settings: Settings, planner: Planner | None = None
+def build_rog(
+    kb: SkbKB, settings: Settings, options: RogOptions, models: Models | None = None, planner: Planner | None = None
 ) -> Agent:
-    """RoG on any model; without a ``writer`` answers are plain. ``planner`` is used in place of the options'."""
-    options = read_options(RogOptions, settings.options, NAME)
-    need_all_tools(settings, NAME)
+    """RoG by the settings' model and the options' planner, or by those given. Raises UsageError where there is none."""
+    models = models or open_walking_models(settings, NAME)
     planning, query = PlanningTools(kb), TextQuery(kb, BY_TEXT)
     texts = (query.vector_query,) if options.documents == "shown" else ()
     tools = (planning.follow_path, *texts, finish)
     toolbox = Toolbox.for_kb(kb, (planning.plan, *tools), also=query.capabilities)
     match, planner = open_planned(kb, settings, options, planner)
-    policy = RogPolicy(ask, toolbox, settings.budget, options, kb)
-    return Agent(
-        name=NAME,
-        model=settings.model,
-        kb=kb,
-        settings=settings,
-        policy=Planned(match, planner, policy, toolbox, options.paths),
-        toolbox=toolbox,
-        ending=WalkEnding(ModelWriter(writer) if writer else write_plainly, kb.entities),
-        prompts=(NAME, PROMPTS, "skb", "planner"),
+    policy = RogPolicy(models.ask, toolbox, settings.budget, options, kb)
+    return fixed_agent(
+        NAME,
+        Planned(match, planner, policy, toolbox, options.paths),
+        toolbox,
+        WalkEnding(models.write, kb.entities),
+        kb,
+        settings,
+        *(NAME, PROMPTS, "skb", "planner"),
         model_tools=Toolbox.for_kb(kb, tools, also=query.capabilities),
     )

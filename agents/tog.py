@@ -17,26 +17,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from langchain_core.language_models import BaseChatModel
-
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.answering import ModelWriter, write_plainly
 from kbnav.agents.common.policy import Demonstrations, read_demonstrations
 from kbnav.agents.common.state import Policy, Reply, State
 from kbnav.agents.walking.base import (
     FREE,
     PROMPTS,
     CallSpec,
+    Models,
     WalkEnding,
     answer_lines,
     call_for,
     describer,
+    fixed_agent,
     is_entity,
     known_nodes,
     last_turn,
     lookups_left,
     names_of,
-    need_all_tools,
     open_walking_models,
     question_in_chat,
 )
@@ -50,7 +48,6 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.prompts import render
 from kbnav.runs.trajectory import FINISH, Fact, Step, Usage
 from kbnav.settings.model import Budget, Settings
-from kbnav.settings.systems import read_options
 from kbnav.tools.context import Context
 from kbnav.tools.skb import finish, search_entities
 from kbnav.tools.toolbox import Toolbox
@@ -474,34 +471,26 @@ def _shares(values: Sequence[float]) -> dict[int, float]:
     return {place: max(value / best, _FLOOR) for place, value in enumerate(values)}
 
 
-def build_tog(kb: KnowledgeBase, settings: Settings) -> Agent:
-    """ToG with the settings' model and options. Raises UsageError where there is no model."""
-    models = open_walking_models(settings, NAME)
-    return tog_with(models.ask, models.writer, kb, settings)
-
-
-def tog_with(ask: Ask, writer: BaseChatModel | None, kb: KnowledgeBase, settings: Settings) -> Agent:
-    """ToG on any model; without a ``writer`` answers are plain."""
-    options = read_options(TogOptions, settings.options, NAME)
-    need_all_tools(settings, NAME)
+def build_tog(kb: KnowledgeBase, settings: Settings, options: TogOptions, models: Models | None = None) -> Agent:
+    """ToG by the settings' model, or by ``models``. Raises UsageError where there is none."""
+    models = models or open_walking_models(settings, NAME)
     if isinstance(kb, SkbKB) and options.documents == "none":
         kb = kb.without_documents()
     skb = kb if isinstance(kb, SkbKB) else None
     tools = (search_entities, search_relations, follow_relations, recall, finish)
     toolbox = Toolbox.for_kb(kb, (*((PlanningTools(skb).plan,) if skb else ()), *tools))
-    demonstrations = read_demonstrations(options.demonstrations)
-    policy: Policy = TogPolicy(ask, toolbox, settings.budget, options, kb, demonstrations, _scores(kb, options))
+    demonstrations, scores = read_demonstrations(options.demonstrations), _scores(kb, options)
+    policy: Policy = TogPolicy(models.ask, toolbox, settings.budget, options, kb, demonstrations, scores)
     if skb and not options.from_gold:
         policy = Planned(open_match(skb, options.matching), None, policy, toolbox, 0)
-    return Agent(
-        name=NAME,
-        model=settings.model,
-        kb=kb,
-        settings=settings,
-        policy=policy,
-        toolbox=toolbox,
-        ending=WalkEnding(ModelWriter(writer) if writer else write_plainly, describer(kb), tabled=skb is None),
-        prompts=(NAME, PROMPTS, "skb"),
+    return fixed_agent(
+        NAME,
+        policy,
+        toolbox,
+        WalkEnding(models.write, describer(kb), tabled=skb is None),
+        kb,
+        settings,
+        *(NAME, PROMPTS, "skb"),
         model_tools=Toolbox.for_kb(kb, tools),
         demonstrations=demonstrations,
     )

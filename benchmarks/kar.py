@@ -32,8 +32,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
 from kbnav.retrieval.documents import VSS, VSSOptions
-from kbnav.retrieval.expansion import ExpandedRetriever
-from kbnav.retrieval.kar import KAR, KAROptions, similarity_for
+from kbnav.retrieval.kar import KAR, KAROptions
 from kbnav.runs.trajectory import Trace
 
 WIDTH, QUERIES, NAMED, HUBS = 384, 40, 3, 100
@@ -94,7 +93,7 @@ def measure(kb: SkbKB) -> None:
     }
     for without in ((), ("kg",)):
         options = KAROptions(without=without, paths="plain", with_neighbours=False)
-        retriever = ExpandedRetriever(KAR(skb, vss, calls, similarity_for(skb, "vss"), options), vss, options)
+        retriever = KAR(skb, vss, calls, options)
         for what, queries in drawn.items():
             took: dict[str, list[float]] = {}
             for nodes in [queries[0], *queries]:  # the first one twice: it maps what is read of the files
@@ -109,7 +108,7 @@ def measure(kb: SkbKB) -> None:
                 )
 
 
-def one_query(retriever: ExpandedRetriever, query: str) -> dict[str, float]:
+def one_query(retriever: KAR, query: str) -> dict[str, float]:
     """Seconds by stage; the samples are written side by side, so that the slowest of them counts."""
     trace, began, worked = Trace(), time.perf_counter(), time.process_time()
     retriever.retrieve(query, 20, trace)

@@ -56,7 +56,7 @@ def main() -> None:
 def matching(nodes: Sequence[NodeText], words: Words, folder: Path) -> None:
     """Match names in questions, beside the peers."""
     print(f"node matching, {len(nodes):,} names:")
-    if not (folder / "names.json").exists():
+    if not (folder / "holders.npy").exists():
         folder.mkdir(parents=True, exist_ok=True)
         built("the index of names", lambda: names.build(nodes, folder, type_start=[0, len(nodes)]), folder)
     matcher = NodeMatcher(names_only(nodes, names.open(folder)), "exact")
@@ -142,7 +142,7 @@ def expansion(folder: Path) -> None:
             chosen = [one, *(same[int(place)] for place in random.integers(len(same), size=2))]
             first, end = skb.type_range(one.start)
             nodes = [skb.id(int(node)) for node in random.integers(first, end, size=2)]
-            plans.append((Plan(tuple(PlannedPath(p.hops, 1 / 3, p.start, p.types) for p in chosen)), nodes))
+            plans.append((Plan(tuple(PlannedPath(p.hops, 1 / 3, p.types) for p in chosen)), nodes))
         show(
             "a plan of three paths from two nodes",
             lambda pair: [reached(skb, path, pair[1]) for path in pair[0].paths],

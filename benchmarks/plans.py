@@ -20,9 +20,10 @@ from kbnav.evaluation.datasets import find_dataset
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import Hop, Planner
-from kbnav.planning.planners import encoder_of, open_planner
+from kbnav.planning.planners import PlanOptions, encoder_of, open_planner
 from kbnav.planning.ranker import Ranker
 from kbnav.planning.training import Example, LabelledQuestion, Weighing, examples, made_from
+from kbnav.settings.model import Settings
 
 FIRST = 3
 """Paths of a plan that its recall is taken of."""
@@ -112,7 +113,7 @@ def planners(
         found = list(examples(training, skb, matcher, weighing=weighing))
         yield f"`ranker`, `{weighing}`", Ranker.train(skb, encoder_of(skb), found)
     if folder.exists() and find_spec("torch") is not None:
-        yield "`seq2seq`", open_planner("seq2seq", skb, trained=folder)
+        yield "`seq2seq`", open_planner(PlanOptions(planner="seq2seq", trained=str(folder)), skb, Settings())
 
 
 def asked(questions: Path) -> list[LabelledQuestion]:

@@ -43,7 +43,7 @@ from kbnav.encoders import Vectors
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.schema import Losses, NodeRecord
-from kbnav.knowledge.skb.store import SKB, LocalStore, Store
+from kbnav.knowledge.skb.store import SKB
 
 NAME = 3
 """Words of a node's name."""
@@ -138,12 +138,12 @@ def measure_use(folder: Path, nodes: int, words: int) -> Figures:
     """Open and search the folder."""
     place = folder / "local.skb"
     opened = times("open", lambda _: SKB.open(place).close(), range(20))
-    return {**opened, **searched(LocalStore.open(place), nodes, words)}
+    return {**opened, **searched(SKB.open(place), nodes, words)}
 
 
 def measure_lance(folder: Path, nodes: int, words: int) -> Figures:  # noqa: ARG001
     """Write the built SKB into tables in a folder."""
-    from kbnav.knowledge.skb.lance.build import write
+    from kbnav.knowledge.skb.lance import write
 
     watch, first = Watch(), 0.0
 
@@ -163,20 +163,20 @@ def measure_lance(folder: Path, nodes: int, words: int) -> Figures:  # noqa: ARG
 
 def measure_lance_use(folder: Path, nodes: int, words: int) -> Figures:
     """Open and search the tables, on a machine that has fetched nothing yet."""
-    from kbnav.knowledge.skb.lance.store import LanceStore
+    from kbnav.knowledge.skb.lance import open_tables
 
     with tempfile.TemporaryDirectory(dir=folder) as cache:
-        first = seconds(lambda: LanceStore.open(str(folder / "lance"), Path(cache)))
-        again = times("open", lambda _: LanceStore.open(str(folder / "lance"), Path(cache)), range(10))
-        store = LanceStore.open(str(folder / "lance"), Path(cache))
-        return {"open, first time s": first, **again, **searched(store, nodes, words)}
+        first = seconds(lambda: open_tables(str(folder / "lance"), Path(cache)))
+        again = times("open", lambda _: open_tables(str(folder / "lance"), Path(cache)), range(10))
+        skb = open_tables(str(folder / "lance"), Path(cache))
+        return {"open, first time s": first, **again, **searched(skb, nodes, words)}
 
 
-def searched(store: Store, nodes: int, words: int) -> Figures:  # noqa: ARG001
-    """Neighbours, documents, texts and vectors of a store; medians by the clock."""
+def searched(skb: SKB, nodes: int, words: int) -> Figures:  # noqa: ARG001
+    """Neighbours, documents, texts and vectors of an SKB; medians by the clock."""
     encoder, draw = Numbered(nodes), np.random.default_rng(SEED)
     before = status("RssAnon")
-    skb = SKB(store, encoder)
+    skb.encoder = encoder
     chosen = draw.integers(0, len(skb.nodes), 1_000).tolist()
     source, target = (skb.type_range(kind) for kind in ("paper", "field_of_study"))
     papers = draw.integers(*source, 300).tolist()

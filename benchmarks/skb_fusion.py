@@ -119,7 +119,7 @@ def compare(records: Sequence[Record], asked: dict[str, list[Question]], encoder
             place.mkdir()
         text.build(nodes, places[0], type_start=[0, len(nodes)])
         vectors.build(lambda: nodes, places[1], type_start=[0, len(nodes)], encoder=encoder)
-        words, meaning = text.open(places[0]), vectors.open(places[1], encoder)
+        words, meaning = text.open(places[0], [0, len(nodes)]), vectors.open(places[1], encoder)
         for name, questions in asked.items():
             hits: list[tuple[Hits, Hits]] = []
             for question in questions:

@@ -33,11 +33,10 @@ import requests
 from benchmarks._timing import seconds, status
 
 from kbnav.agents.common.agent import Agent
-from kbnav.knowledge.open import bundled_skb
+from kbnav.knowledge.open import bundled_skb, open_skb
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.lance.build import write
-from kbnav.knowledge.skb.lance.tables import s3_endpoint
-from kbnav.knowledge.skb.store import SKB, open_store
+from kbnav.knowledge.skb.lance import s3_endpoint, write
+from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.base import Retriever
 from kbnav.sessions.session import attempt
 from kbnav.settings import systems
@@ -112,7 +111,7 @@ def _asked(options: argparse.Namespace) -> dict[str, Any]:
         within = min(pairwise(skb.meta.type_start), key=lambda one: abs(one[1] - one[0] - SHARE * skb.meta.nodes))
     before = status("VmRSS")
     found: dict[str, Any] = {"hits": {}, "ms": {}}
-    with closing(SkbKB(SKB(open_store(options.ask, home)))) as kb:
+    with closing(SkbKB(open_skb(options.ask, home))) as kb:
         skb = kb.skb
         assert skb.text is not None
         assert skb.vectors is not None

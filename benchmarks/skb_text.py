@@ -57,7 +57,7 @@ def quality(synsets: Sequence[dict[str, str]], folder: Path) -> None:
     """Recall and MRR of BM25 for example sentences."""
     nodes = [NodeText(n, 0, row["name"], (), EXAMPLE.sub("", row["description"])) for n, row in enumerate(synsets)]
     text.build(nodes, folder, type_start=[0, len(nodes)])
-    index = text.open(folder)
+    index = text.open(folder, [0, len(nodes)])
     asked = [(n, found[0]) for n, row in enumerate(synsets) if (found := EXAMPLE.findall(row["description"]))]
     chosen = np.random.default_rng(0).choice(len(asked), 2000, replace=False)
     ranks = [
@@ -119,7 +119,7 @@ def text_speed(what: str, nodes: Sequence[NodeText], words: Words, folder: Path)
     print(f"BM25, {what}:")
     built("text", lambda: text.build(nodes, folder, type_start=starts(len(nodes))), folder)
     start = time.perf_counter()
-    index = text.open(folder)
+    index = text.open(folder, starts(len(nodes)))
     print(f"  open {1e3 * (time.perf_counter() - start):.1f} ms")
     queries = [words.title(8) for _ in range(100)]
     _, first, end, _ = starts(len(nodes))

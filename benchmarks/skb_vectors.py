@@ -110,7 +110,7 @@ def quality(rows: Sequence[dict[str, str]]) -> None:
     print(f"{QUESTIONS:,} example sentences to {len(nodes):,} synsets (recall@20, MRR):")
     with tempfile.TemporaryDirectory() as folder:
         text.build(nodes, Path(folder), type_start=[0, len(nodes)])
-        words = text.open(Path(folder))
+        words = text.open(Path(folder), [0, len(nodes)])
     by_words = [[n for n, _ in words.search(question, limit=100)] for question in questions]
     report("BM25", by_words)
     for encoder in (LSA.fit(node.document for node in nodes), load("minilm")):

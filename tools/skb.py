@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from kbnav.answers.language import plural
 from kbnav.answers.relevance import relevance
 from kbnav.errors import BadArguments, UnknownId
 from kbnav.knowledge.base import INVERSE, Direction, Edge, Entry, Statement
@@ -175,7 +176,7 @@ def _linked(
         return f"{told}: {edge.neighbor.description}" if edge.neighbor.description else told
 
     lines = link_lines(found.edges, line, ranked=bool(query), item="")
-    count = f"{found.total} edges" if found.total != 1 else "1 edge"
+    count = plural(found.total, "edge")
     if found.total > len(found.edges):
         count += f", the first {len(found.edges)} shown"
     head = f"{entity_name(found.entity)}: {count}" + (", best match first." if query else ".")

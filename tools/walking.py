@@ -488,7 +488,7 @@ PathGiven = dict[str, Any]
 """A path of a plan as plain data.
 
 ``relations`` (^ before one that is followed backwards; none: the path ``text``), ``types`` (of the nodes met, one more
-than relations, or none), ``start`` (the type it begins at; empty for any) and ``probability``.
+than relations, or none) and ``probability``.
 """
 
 
@@ -626,7 +626,7 @@ def _path_text(path: PathGiven, names: RelationNames) -> str:
     if not path["relations"]:
         return f"{TEXT}: nodes whose documents fit what the question describes"
     kinds = path["types"] or [""] * (len(path["relations"]) + 1)
-    parts = [path["start"] or kinds[0] or "node"]
+    parts = [kinds[0] or "node"]
     for relation, kind in zip(path["relations"], kinds[1:], strict=True):
         name = names.display(relation.removeprefix(INVERSE))
         parts.append(f"<-- {name} --" if relation.startswith(INVERSE) else f"-- {name} -->")

@@ -52,7 +52,7 @@ _WARN_LEFT = 3
 _EARLIER_WIDTH = 1000
 """Characters of an observation of an earlier question."""
 _SILENT = 8
-"""Replies in a row that called no tool, after which no more are asked for."""
+"""Replies in a row that called no tool, or finished too early, after which no more are asked for."""
 _WIDTHS = (None, 4000, 1000, 300)
 """Characters of an observation, from as they are to less and less, until the model can read the whole."""
 _THOUGHT = 8000
@@ -122,6 +122,9 @@ class ChatPolicy:
         last = all_steps(state)[-_SILENT:]
         if len(last) == _SILENT and all(step.call.tool == NO_TOOL for step in last):
             return Reply(refusal=f"The model's last {_SILENT} replies called no tool. {_NEEDS_TOOLS}")
+        early = self._budget.holds("free_finish") and all(step.dropped == "premature finish" for step in last)
+        if len(last) == _SILENT and early:
+            return Reply(note=f"The model's last {_SILENT} replies finished too early.")
         with reply_purpose("step"):
             reply = self._invoke(state)
         refusal = _refusal(reply)

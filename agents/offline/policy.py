@@ -198,8 +198,7 @@ class SeveralPolicy:
 
     def __call__(self, state: State, context: Context) -> Reply:
         """The next calls of the first policy that has not given up; the end names the knowledge base that answered."""
-        turn = next_turn(state)
-        reply = Reply()
+        turn, said = next_turn(state), list[str]()
         for name, policy in self.policies.items():
             path, discarded = (
                 [alone(step, name) for step in steps if step.call.arguments.get("kb") == name]
@@ -208,10 +207,12 @@ class SeveralPolicy:
             own = State(**{**state, "path": path, "discarded": discarded})
             reply = policy(own, within(context, name))
             calls = [_addressed(call, name, turn, place) for place, call in enumerate(reply.calls, 1)]
-            reply = replace(reply, calls=calls)
             if any(not call.arguments.get("no_answer") for call in calls):
-                break
-        return reply
+                return replace(reply, calls=calls)
+            why = reply.note or (calls[0].thought if calls else "")
+            said += [f"{name}: {why}"] if why else []
+        note = " ".join(said)
+        return replace(reply, calls=[replace(call, thought=note) for call in calls], note=note)
 
 
 def _addressed(call: Call, name: str, turn: int, place: int) -> Call:

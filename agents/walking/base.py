@@ -13,7 +13,16 @@ from typing import Any, NamedTuple
 from langchain_core.language_models import BaseChatModel
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.answering import BEST_EFFORT, Describe, RankingEnding, best_supported, named_by
+from kbnav.agents.common.answering import (
+    BEST_EFFORT,
+    Describe,
+    ModelWriter,
+    RankingEnding,
+    Writer,
+    best_supported,
+    named_by,
+    write_plainly,
+)
 from kbnav.agents.common.state import Ending, Policy, Reply, State, all_steps, next_turn, turns_left
 from kbnav.answers.tables import AnswerTable, Basis, Ranked, Ranking, Term
 from kbnav.errors import UsageError
@@ -42,11 +51,11 @@ _IN_BRACKETS = re.compile(r"\(([^()]*)\)")
 
 
 class Models(NamedTuple):
-    """``policy`` chooses actions; ``ask`` is the same model at temperature 0; ``writer`` puts answers into words."""
+    """``policy`` chooses actions; ``ask`` is the same model at temperature 0; ``write`` puts answers into words."""
 
     policy: BaseChatModel
     ask: Ask
-    writer: BaseChatModel
+    write: Writer = write_plainly
 
 
 def open_walking_models(settings: Settings, system: str) -> Models:
@@ -56,7 +65,7 @@ def open_walking_models(settings: Settings, system: str) -> Models:
     policy, writer = open_models(settings)
     if "temperature" not in settings.model_fields_set:
         policy = open_chat_model(settings, sampling=False)
-    return Models(policy, asker(open_calls(settings)), writer or policy)
+    return Models(policy, asker(open_calls(settings)), ModelWriter(writer or policy))
 
 
 def asker(calls: ModelCalls) -> Ask:
@@ -69,19 +78,24 @@ def asker(calls: ModelCalls) -> Ask:
     return ask
 
 
-def need_all_tools(settings: Settings, system: str) -> None:
-    """Raise UsageError where the settings leave a tool out of, or add one to, a system whose course is fixed."""
-    if settings.with_tools:
-        raise UsageError(f"the system {system} has a fixed course: no tool can be added to it")
-    if settings.without_tools:
-        raise UsageError(f"the system {system} has a fixed course: no tool can be left out of it")
-
-
 def fixed_agent(
-    name: str, policy: Policy, toolbox: Toolbox, ending: Ending, kb: KnowledgeBase, settings: Settings, *prompts: str
+    name: str,
+    policy: Policy,
+    toolbox: Toolbox,
+    ending: Ending,
+    kb: KnowledgeBase,
+    settings: Settings,
+    *prompts: str,
+    **more: Any,
 ) -> Agent:
-    """An agent whose course is fixed, with the prompts of these folders. Raises as ``need_all_tools``."""
-    need_all_tools(settings, name)
+    """An agent whose course is fixed, with the prompts of these folders; ``more`` are further fields of ``Agent``.
+
+    Raises UsageError where the settings leave a tool out of it, or add one to it.
+    """
+    if settings.with_tools:
+        raise UsageError(f"the system {name} has a fixed course: no tool can be added to it")
+    if settings.without_tools:
+        raise UsageError(f"the system {name} has a fixed course: no tool can be left out of it")
     return Agent(
         name=name,
         model=settings.model,
@@ -91,6 +105,7 @@ def fixed_agent(
         toolbox=toolbox,
         ending=ending,
         prompts=prompts,
+        **more,
     )
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from kbnav.agents.common.state import Policy, Reply, State
 from kbnav.agents.walking.base import call_for
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NEAREST, MatchedNode, NodeMatcher, Variant, unmatched_names
-from kbnav.models.calls import open_calls
 from kbnav.planning.paths import Plan, PlannedPath, Planner
 from kbnav.planning.planners import PlanOptions, open_planner
 from kbnav.runs.trajectory import Step, Trace
@@ -146,22 +144,12 @@ def open_planned(
 ) -> tuple[Match, Planner]:
     """The matcher and planner of options, or the one given. Raises UsageError where it does not fit, DataError."""
     match = open_match(kb, options.matching, options.nearest)
-    if planner:
-        return match, planner
-    trained = Path(options.trained) if options.trained else None
-    return match, open_planner(
-        options.planner,
-        kb.skb,
-        trained=trained,
-        calls=lambda: open_calls(settings),
-        matching=options.matching,
-        longest=options.hops,
-    )
+    return match, planner or open_planner(options, kb.skb, settings)
 
 
 def planned_starts(arguments: Mapping[str, Any], path: PathGiven, kinds: Mapping[str, str]) -> list[str]:
     """The nodes of a plan that one of its paths may begin at; ``kinds`` are their types."""
-    first = path["start"] or (path["types"][0] if path["types"] else "")
+    first = path["types"][0] if path["types"] else ""
     return [node for node in arguments["nodes"] if first in ("", kinds.get(node))]
 
 
@@ -174,6 +162,5 @@ def _given(path: PlannedPath) -> PathGiven:
     return {
         "relations": [str(hop) for hop in path.hops],
         "types": list(path.types),
-        "start": path.start,
         "probability": round(path.probability, 4),
     }

@@ -6,33 +6,28 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from kbnav.agents.common.agent import build_agent
-from kbnav.agents.direct import direct_with
-from kbnav.agents.one_query import one_query_with
 from kbnav.agents.skb import SKB_TOOLS, build_skb, skb_with
 from kbnav.agents.spinach import build_spinach, spinach_with
 from kbnav.errors import UsageError
 from kbnav.evaluation.evaluate import leave_out
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.runs.trajectory import Run, Usage
+from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings
 from tests.agents.parts import agent_of, finishes, looks, runs
+from tests.agents.walkers import Script, walker
 
 QUESTION = "Which elements were discovered by Marie Curie?"
 
 
-def answered(make, said: str, kb, home, question: str = QUESTION) -> tuple[Run, list[str]]:
-    prompts: list[str] = []
-
-    def model(prompt: str, purpose: str, **_: object) -> tuple[str, Usage]:
-        prompts.append(prompt)
-        return said, Usage(prompt=10, calls=1)
-
-    return ask(make(model, kb, Settings(home=home, model="scripted", language="en")), question), prompts
+def answered(name: str, said: str, kb, home) -> tuple[Run, list[str]]:
+    script = Script([said])
+    agent = walker(name, kb, Settings(home=home, model="scripted", language="en"), ask=script)
+    return ask(agent, QUESTION), script.prompts
 
 
 def test_direct_answers_are_names_linked_to_entities_and_marked_as_the_models_own(tmp_path, mini_kb):
-    run, prompts = answered(direct_with, "- polonium\n- Radium\n- unobtainium", mini_kb, tmp_path)
+    run, prompts = answered("direct", "- polonium\n- Radium\n- unobtainium", mini_kb, tmp_path)
     assert [row[0].entity_id or row[0].value for row in run.outcome.table.rows] == ["Q979", "Q1128", "unobtainium"]
     assert {node.basis for node in run.outcome.ranking.chosen} == {"generated"}
     assert (len(prompts), run.usage.calls, len(run.steps)) == (1, 1, 2)
@@ -41,7 +36,7 @@ def test_direct_answers_are_names_linked_to_entities_and_marked_as_the_models_ow
 
 def test_a_hundred_names_of_a_direct_answer_count_and_the_rest_is_counted(tmp_path, mini_kb):
     names = [f"unobtainium {number}" for number in range(102)]
-    run, _ = answered(direct_with, "\n".join(f"- {name}" for name in names), mini_kb, tmp_path)
+    run, _ = answered("direct", "\n".join(f"- {name}" for name in names), mini_kb, tmp_path)
     assert [row[0].value for row in run.outcome.table.rows] == names[:100]
     assert run.path[0].observation.endswith("2 more names do not count: 100 are looked up.")
 
@@ -49,14 +44,14 @@ def test_a_hundred_names_of_a_direct_answer_count_and_the_rest_is_counted(tmp_pa
 @pytest.mark.parametrize("said", ["```sparql\n{}\n```", "{}"])
 def test_the_one_query_is_executed_and_is_the_answer(tmp_path, mini_kb, said):
     query = "SELECT ?x { ?x wdt:P61 wd:Q7186 }"
-    run, prompts = answered(one_query_with, said.replace("{}", query), mini_kb, tmp_path)
+    run, prompts = answered("one-query", said.replace("{}", query), mini_kb, tmp_path)
     assert (run.outcome.status, run.outcome.query, len(run.outcome.table)) == ("answered", query, 2)
     assert (len(prompts), [step.call.tool for step in run.steps]) == (1, ["execute_query", "finish"])
 
 
 @pytest.mark.parametrize("query", ["SELECT ?x { ?x wdt:P61 wd:Q11344 }", "SELECT ?x { nonsense"])
 def test_one_query_without_rows_is_no_answer_and_nothing_more_is_asked(tmp_path, mini_kb, query):
-    run, prompts = answered(one_query_with, query, mini_kb, tmp_path)
+    run, prompts = answered("one-query", query, mini_kb, tmp_path)
     assert (run.outcome.status, len(prompts), len(run.steps)) == ("no answer", 1, 1)
 
 

@@ -11,8 +11,6 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from kbnav.agents.common.agent import build_agent
-from kbnav.agents.gog import gog_with
-from kbnav.agents.pasemiqa import pasemiqa_with
 from kbnav.agents.skb import skb_with
 from kbnav.agents.spinach import build_spinach, spinach_with
 from kbnav.answers.question import checked_question
@@ -20,10 +18,11 @@ from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QueryTimeout, ServiceError, UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.runs.trajectory import Usage, load_run
+from kbnav.runs.trajectory import load_run
 from kbnav.sessions.session import Chat, ask, attempt, sqlite_sessions
 from kbnav.settings.model import Settings
 from tests.agents.parts import NumbersKB, agent_of, finishes, looks, runs
+from tests.agents.walkers import walker
 from tests.conftest import ROOT
 
 KILLED = """
@@ -144,10 +143,6 @@ NAMES = re.compile(
 )
 
 
-def silent(prompt: str, purpose: str, *, temperature: float | None = None, sample: int = 0) -> tuple[str, Usage]:
-    return "", Usage()
-
-
 @pytest.mark.parametrize("name", ["spinach", "paper", "skb", "pasemiqa", "gog"])
 def test_a_prompt_names_only_the_tools_that_its_agent_has(demo_kb, mini_kb, tmp_path, name):
     model = ScriptedModel(replies=[])
@@ -157,10 +152,8 @@ def test_a_prompt_names_only_the_tools_that_its_agent_has(demo_kb, mini_kb, tmp_
         "spinach": lambda: spinach_with(model, None, mini_kb, settings),
         "paper": lambda: spinach_with(model, None, mini_kb, settings),
         "skb": lambda: skb_with(model, None, demo_kb, settings),
-        "pasemiqa": lambda: pasemiqa_with(model, silent, None, demo_kb, settings),
-        "gog": lambda: gog_with(model, silent, None, demo_kb, settings),
     }
-    agent = make[name]()
+    agent = make[name]() if name in make else walker(name, demo_kb, settings, model=model)
     attempt(agent, "Which ship was built by Marit Skarrow?")
     prompt = str(model.seen[0][0].text)
     named = set(NAMES.findall(prompt))

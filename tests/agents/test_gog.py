@@ -9,14 +9,15 @@ import pytest
 from langchain_core.messages import AIMessage
 from rich.console import Console
 
-from kbnav.agents.gog import build_gog, gog_with
+from kbnav.agents.common.agent import build_agent
+from kbnav.agents.common.answering import ModelWriter
 from kbnav.agents.walking.base import generated
 from kbnav.apps.console import answer_json, print_run
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Call, Fact, Run, Step, load_run
 from kbnav.sessions.session import Chat, ask, sqlite_sessions
 from kbnav.settings.model import Settings
-from tests.agents.walkers import Script, settings
+from tests.agents.walkers import Script, settings, walker
 from tests.models.stub import ModelStub, completion
 
 QUESTION = "Who built the house that Ann Reed painted?"
@@ -35,7 +36,7 @@ def asked(
         ScriptedModel(replies=list(replies)),
         Script([model_says] if type(model_says) is str else model_says),
     )
-    return ask(gog_with(model, script, None, kb, settings(home, **given)), QUESTION), model, script
+    return ask(walker("gog", kb, settings(home, **given), ask=script, model=model), QUESTION), model, script
 
 
 def test_generated_facts_are_marked_from_the_observation_to_what_is_printed_and_saved(village, tmp_path):
@@ -194,9 +195,9 @@ def test_a_fact_that_the_graph_has_is_the_graphs_own(village, tmp_path):
 
 def test_the_wording_is_given_the_links_that_speak_of_the_answer_with_what_was_generated_marked(village, tmp_path):
     model, writer = ScriptedModel(replies=[LOOK, GENERATE, finish("p2")]), ScriptedModel(replies=[AIMessage("Bob.")])
-    agent = gog_with(
-        model, Script(["Old Forge | built by | Bob Lisk", "1"]), writer, village, settings(tmp_path, samples=1)
-    )
+    script = Script(["Old Forge | built by | Bob Lisk", "1"])
+    chosen = settings(tmp_path, samples=1)
+    agent = walker("gog", village, chosen, ask=script, model=model, write=ModelWriter(writer))
     ask(agent, QUESTION)
     prompt = writer.seen[0][-1].text
     assert "- Old Forge (h3) -- built by --> Bob Lisk (p2) [generated]\n- Ann Reed (p1) -- painted --> Old" in prompt
@@ -206,14 +207,15 @@ def test_the_wording_is_given_the_links_that_speak_of_the_answer_with_what_was_g
 def test_left_out_generate_is_not_waited_for(village, tmp_path):
     model = ScriptedModel(replies=[LOOK, finish()])
     chosen = settings(tmp_path).model_copy(update={"without_tools": ("generate",)})
-    run = ask(gog_with(model, Script([]), None, village, chosen), QUESTION)
+    run = ask(walker("gog", village, chosen, model=model), QUESTION)
     assert run.outcome.status == "no answer"
     assert run.discarded == ()
 
 
 def test_what_an_earlier_turn_generated_is_still_the_models_word_in_the_next(village, tmp_path):
     model = ScriptedModel(replies=[LOOK, GENERATE, finish("p2"), finish("p2"), LOOK, finish("p1")])
-    agent = gog_with(model, Script(["Old Forge | built by | Bob Lisk"]), None, village, settings(tmp_path))
+    script = Script(["Old Forge | built by | Bob Lisk"])
+    agent = walker("gog", village, settings(tmp_path), ask=script, model=model)
     with sqlite_sessions(tmp_path) as saver:
         chat = Chat(agent, "two", saver)
         chat.ask(QUESTION)
@@ -286,7 +288,7 @@ def test_the_policys_temperature_is_0_unless_one_is_set(village, tmp_path):
             chosen = Settings(
                 home=tmp_path, base_url=stub.base_url, api_key="none", model="stub", language="en", **given
             )
-            ask(build_gog(village, chosen), "Who is Ann Reed?")
+            ask(build_agent(village, chosen, "gog"), "Who is Ann Reed?")
             assert stub.requests[0]["temperature"] == temperature
 
 

@@ -8,9 +8,6 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from kbnav.agents.common.agent import build_agent
 from kbnav.agents.common.policy import read_demonstrations
-from kbnav.agents.gog import gog_with
-from kbnav.agents.pasemiqa import pasemiqa_with
-from kbnav.agents.tog import tog_with
 from kbnav.agents.walking.options import PasemiqaOptions
 from kbnav.agents.walking.planned import open_match
 from kbnav.errors import UsageError
@@ -22,7 +19,7 @@ from kbnav.planning.training import Example
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import ask
 from kbnav.settings.systems import read_options
-from tests.agents.walkers import OWNED, Given, Script, settings
+from tests.agents.walkers import OWNED, Given, Script, settings, walker
 
 QUESTION = "What does Ann Reed own?"
 PATH = RelationPath((Hop("owns"),), ("person", "house"))
@@ -35,7 +32,8 @@ def finish(*nodes: str) -> AIMessage:
 
 def asked(kb, home: Path, *replies: AIMessage, kept: Script | None = None, **options) -> tuple[Run, ScriptedModel]:
     model = ScriptedModel(replies=list(replies))
-    agent = pasemiqa_with(model, kept or Script([]), None, kb, settings(home, **options), Given((OWNED,), ("a note",)))
+    plan = Given((OWNED,), ("a note",))
+    agent = walker("pasemiqa", kb, settings(home, **options), ask=kept, model=model, planner=plan)
     return ask(agent, QUESTION), model
 
 
@@ -43,7 +41,7 @@ def test_the_plan_is_the_first_step_which_the_model_sees_and_does_not_make(villa
     run, model = asked(village, tmp_path, LOOK, finish("h2", "h1"))
     assert [step.call.tool for step in run.path] == ["plan", "search_neighbors", "finish"]
     assert run.path[0].call.arguments["paths"] == [
-        {"relations": ["owns"], "types": ["person", "house"], "start": "person", "probability": 0.7}
+        {"relations": ["owns"], "types": ["person", "house"], "probability": 0.7}
     ]
     first = model.seen[0]
     # the plan is text behind the question: strict endpoints refuse a call of a tool that was not declared
@@ -144,7 +142,7 @@ def test_query_is_by_cosine_alone_where_asked_for(village, tmp_path):
 
 def test_without_a_plan_the_run_says_so_once_and_the_prompt_speaks_of_none(village, tmp_path):
     model = ScriptedModel(replies=[LOOK, finish("h1")])
-    run = ask(pasemiqa_with(model, Script([]), None, village, settings(tmp_path)), QUESTION)
+    run = ask(walker("pasemiqa", village, settings(tmp_path), model=model), QUESTION)
     said = [step for step in run.path if "planner=none" in step.call.thought]
     assert [step.number for step in said] == [1]
     assert not any("plan" in one.text.casefold() for seen in model.seen for one in seen)
@@ -154,10 +152,8 @@ def test_without_a_plan_the_run_says_so_once_and_the_prompt_speaks_of_none(villa
 
 def test_what_was_trained_is_a_ranker_and_must_be_there(village, tmp_path):
     def planned(**options: str) -> Run:
-        chosen = settings(tmp_path, **options)
-        return ask(
-            pasemiqa_with(ScriptedModel(replies=[LOOK, finish("h1")]), Script([]), None, village, chosen), QUESTION
-        )
+        model = ScriptedModel(replies=[LOOK, finish("h1")])
+        return ask(walker("pasemiqa", village, settings(tmp_path, **options), model=model), QUESTION)
 
     with pytest.raises(UsageError, match="the planner ranker must be trained first: kbnav train ranker"):
         planned(planner="ranker")
@@ -190,10 +186,8 @@ def test_a_reply_that_keeps_nothing_readable_leaves_the_ranking_and_says_so(vill
 def test_t_rounds_and_the_budget_both_hold(village, tmp_path, budget, steps):
     looks = [says(("search_neighbors", {"entity_id": one})) for one in ("p1", "p2", "h1", "h2", "h3", "t1", "t2")]
     model = ScriptedModel(replies=looks)
-    agent = pasemiqa_with(
-        model, Script([]), None, village, settings(tmp_path, budget=budget, rounds=6), Given((OWNED,))
-    )
-    run = ask(agent, QUESTION)
+    chosen = settings(tmp_path, budget=budget, rounds=6)
+    run = ask(walker("pasemiqa", village, chosen, model=model, planner=Given((OWNED,))), QUESTION)
     assert len(run.path) == steps
     assert f"You have at most {2 if steps == 3 else 6} turns" in model.seen[0][0].text
 
@@ -258,13 +252,8 @@ def test_they_stand_in_the_policies_prompts_and_by_default_there_are_none(villag
             model = ScriptedModel(
                 replies=[says(("search_neighbors", {"entity_id": "p1"})), says(("finish", {"nodes": ["h1"]}))]
             )
-            own = settings(tmp_path, **given)
-            agent = (
-                pasemiqa_with(model, Script([]), None, village, own, Given((OWNED,)))
-                if name == "pasemiqa"
-                else gog_with(model, Script([]), None, village, own)
-            )
-            run = ask(agent, ASKED)
+            planner = Given((OWNED,)) if name == "pasemiqa" else None
+            run = ask(walker(name, village, settings(tmp_path, **given), model=model, planner=planner), ASKED)
             prompt = model.seen[0][0].text
             assert (f"each with the steps to its answer:\n\n{SHOWN}How to work" in prompt) is expected
             assert ("Bob Lisk own" in prompt) is expected
@@ -273,7 +262,7 @@ def test_they_stand_in_the_policies_prompts_and_by_default_there_are_none(villag
 
 def test_tog_has_them_where_it_scores_and_judges(village, tmp_path, file):
     script = Script(["1: 1", "1: 1\n2: 1", "yes\n- Long Barn (h2)"])
-    ask(tog_with(script, None, village, settings(tmp_path, demonstrations=file)), ASKED)
+    ask(walker("tog", village, settings(tmp_path, demonstrations=file), ask=script), ASKED)
     assert script.purposes == ["score relations", "score facts", "judge"]
     assert all(f"{SHOWN}Question: {ASKED}" in prompt for prompt in script.prompts)
 

@@ -6,21 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbnav.agents.rog import rog_with, tokens, within
+from kbnav.agents.rog import tokens, within
 from kbnav.agents.walking.options import RogOptions
 from kbnav.errors import UsageError
 from kbnav.planning.paths import Hop, PlannedPath
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import ask
 from kbnav.settings.systems import read_options
-from tests.agents.walkers import BY_TEXT, OWNED, OWNED_IN, Given, Script, settings
+from tests.agents.walkers import BY_TEXT, OWNED, OWNED_IN, Given, Script, settings, walker
 
 QUESTION = "What does Ann Reed own?"
 
 
 def asked(kb, home: Path, planner: Given, *replies: str, **options: object) -> tuple[Run, Script]:
     script = Script(replies)
-    return ask(rog_with(script, None, kb, settings(home, **options), planner), QUESTION), script
+    return ask(walker("rog", kb, settings(home, **options), ask=script, planner=planner), QUESTION), script
 
 
 def test_the_plans_paths_are_retrieved_in_one_turn_and_answered_from(village, tmp_path):
@@ -49,8 +49,8 @@ def test_the_plans_paths_are_retrieved_in_one_turn_and_answered_from(village, tm
 
 
 def test_a_path_is_followed_backwards_and_only_from_nodes_of_its_type(village, tmp_path):
-    back = PlannedPath((Hop("owns", "in"),), 0.9, "house", ("house", "person"))
-    agent = rog_with(Script(["- Bob Lisk (p2)"]), None, village, settings(tmp_path), Given((back,)))
+    back = PlannedPath((Hop("owns", "in"),), 0.9, ("house", "person"))
+    agent = walker("rog", village, settings(tmp_path), ask=Script(["- Bob Lisk (p2)"]), planner=Given((back,)))
     run = ask(agent, "Who besides Ann Reed owns Long Barn?")
     assert [step.call.arguments["entity_id"] for step in run.path if step.call.tool == "follow_path"] == ["h2"]
     assert set(run.path[1].nodes) == {"p1", "p2"}
@@ -71,7 +71,7 @@ def test_only_the_first_paths_of_a_plan_are_followed_and_notes_are_shown(village
 
 
 def test_without_a_path_that_leads_anywhere_the_model_is_told_so(village, tmp_path):
-    nowhere = PlannedPath((Hop("located_in"),), 1.0, "person", ("person", "town"))
+    nowhere = PlannedPath((Hop("located_in"),), 1.0, ("person", "town"))
     run, script = asked(village, tmp_path, Given((nowhere,)), "unknown")
     assert run.path[1].observation == "The path leads nowhere from there."
     assert "No path was found in the graph." in script.prompts[0]
@@ -92,7 +92,8 @@ def test_paths_beyond_the_budget_of_tokens_are_left_out_whole_and_counted(villag
 def test_a_budget_of_steps_leaves_out_neither_a_path_nor_a_name_and_the_cut_is_said(namesakes, tmp_path):
     script, plan = Script(["- The Mill (h)"]), Given((OWNED, OWNED_IN))
     chosen = settings(tmp_path, budget={"steps": 7})
-    run = ask(rog_with(script, None, namesakes, chosen, plan), "What do Ann Reed and Bob Lisk own?")
+    agent = walker("rog", namesakes, chosen, ask=script, planner=plan)
+    run = ask(agent, "What do Ann Reed and Bob Lisk own?")
     calls = [step.call.arguments for step in run.path if step.call.tool == "follow_path"]
     nodes = run.path[0].call.arguments["nodes"]
     assert nodes[1] == "b"  # the first of each name, then the other Anns
@@ -106,7 +107,7 @@ def test_a_budget_of_steps_leaves_out_neither_a_path_nor_a_name_and_the_cut_is_s
 
 def test_rog_needs_a_plan_and_asks_the_model_for_one_where_none_is_trained(village, tmp_path):
     with pytest.raises(UsageError, match=r"rog: planner: .*rog answers from a plan's paths"):
-        rog_with(Script([]), None, village, settings(tmp_path, planner="none"))
+        walker("rog", village, settings(tmp_path, planner="none"))
     assert read_options(RogOptions, {}, "rog").planner == "in-context"
 
 

@@ -8,19 +8,14 @@ from pathlib import Path
 import pytest
 
 from kbnav.agents.common.agent import build_agent
-from kbnav.agents.tog import (
-    bm25_scores,
-    embedding_scores,
-    read_scores,
-    tog_with,
-)
+from kbnav.agents.tog import bm25_scores, embedding_scores, read_scores
 from kbnav.agents.walking.base import answer_lines, known_nodes
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.runs.trajectory import Fact, Run, load_run
 from kbnav.sessions.session import Chat, ask, sqlite_sessions
 from kbnav.tools.walking import fresh
-from tests.agents.walkers import Script, settings
+from tests.agents.walkers import Script, settings, walker
 from tests.knowledge.skb.sources import small_skb
 
 QUESTION = "In which town are the houses of Ann Reed?"
@@ -28,7 +23,7 @@ QUESTION = "In which town are the houses of Ann Reed?"
 
 def asked(kb, home: Path, *replies: str, question: str = QUESTION, **given: object) -> tuple[Run, Script]:
     script = Script(replies)
-    return ask(tog_with(script, None, kb, settings(home, **given)), question), script
+    return ask(walker("tog", kb, settings(home, **given), ask=script), question), script
 
 
 def tools(run: Run) -> list[str]:
@@ -240,11 +235,11 @@ def test_pruning_without_a_model_asks_it_only_to_judge(village, tmp_path, prune)
 def test_a_chat_goes_on_from_the_answer_before_and_after_a_restart(village, tmp_path):
     first = ["1: 1", "1: 1", "yes\n- The Mill (h1)"]
     with sqlite_sessions(tmp_path) as saver:
-        agent = tog_with(Script(first), None, village, settings(tmp_path))
+        agent = walker("tog", village, settings(tmp_path), ask=Script(first))
         Chat(agent, "walk", saver).ask("What does Ann Reed own?")
     script = Script(["1: 1", "1: 1", "yes\n- Coldwick (t1)"])
     with sqlite_sessions(tmp_path) as saver:
-        run = Chat(tog_with(script, None, village, settings(tmp_path)), "walk", saver).ask("And where is it?")
+        run = Chat(walker("tog", village, settings(tmp_path), ask=script), "walk", saver).ask("And where is it?")
     assert run.path[0].nodes == ("h1",)
     assert "asked after: What does Ann Reed own? → The Mill" in script.prompts[0]
     assert run.outcome.text == "Coldwick"
@@ -315,4 +310,4 @@ def test_it_needs_a_model_and_all_of_its_tools(village, tmp_path):
     with pytest.raises(UsageError, match="the system tog needs a model: name one with --model"):
         build_agent(village, offline, "tog")
     with pytest.raises(UsageError, match="no tool can be left out"):
-        tog_with(Script([]), None, village, settings(tmp_path).model_copy(update={"without_tools": ("finish",)}))
+        walker("tog", village, settings(tmp_path).model_copy(update={"without_tools": ("finish",)}))

@@ -4,9 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kbnav.planning.paths import Hop, Plan, PlannedPath
+from langchain_core.language_models import BaseChatModel
+
+from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.answering import Writer, write_plainly
+from kbnav.agents.walking.base import Models
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.models.scripted import ScriptedModel
+from kbnav.planning.paths import Hop, Plan, PlannedPath, Planner
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Settings
+from kbnav.settings.systems import find
+from kbnav.tools.walking import Ask
 
 
 @dataclass
@@ -42,10 +51,28 @@ class Given:
         return Plan(self.paths, self.notes)
 
 
-OWNED = PlannedPath((Hop("owns"),), 0.7, "person", ("person", "house"))
-OWNED_IN = PlannedPath((Hop("owns"), Hop("located_in")), 0.2, "person", ("person", "house", "town"))
+OWNED = PlannedPath((Hop("owns"),), 0.7, ("person", "house"))
+OWNED_IN = PlannedPath((Hop("owns"), Hop("located_in")), 0.2, ("person", "house", "town"))
 BY_TEXT = PlannedPath((), 0.1)
 
 
 def settings(home: Path, *, budget: dict[str, int] | None = None, **options: object) -> Settings:
     return Settings(home=home, kb="village", language="en", model="scripted", options=options, budget=budget or {})
+
+
+def walker(
+    name: str,
+    kb: KnowledgeBase,
+    own: Settings,
+    *,
+    ask: Ask | None = None,
+    model: BaseChatModel | None = None,
+    write: Writer = write_plainly,
+    planner: Planner | None = None,
+) -> Agent:
+    """An agent by scripted models; ``planner`` is used in place of the options'."""
+    entry, models = find(name), Models(model or ScriptedModel(replies=[]), ask or Script([]), write)
+    given = {"options": entry.read(own.options), "models": models, "planner": planner}
+    build = entry.builder()
+    built: Agent = build(kb, own, **{one: value for one, value in given.items() if one in build.__annotations__})
+    return built

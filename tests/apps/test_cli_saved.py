@@ -120,6 +120,11 @@ def test_runs_lists_what_was_asked_the_newest_last_and_ids_that_show_knows(kbnav
     assert first.endswith("Who was the spouse of Marie Curie?")
     assert kbnav("show", second.split()[0])[0] == 0
     assert kbnav("runs", "--limit", "1")[1] == second + "\n"
+    assert "; not saved" in kbnav.out("ask", "-q", "--set", "save_runs=false", "Who discovered radium?")
+    assert kbnav("runs", "--limit", "1")[1] == second + "\n"
+    kbnav("ask", "-q", "Who is the president of France?")
+    code, _, error = kbnav("export", "last", "a.csv")
+    assert (code, "ended without rows" in error, Path("a.csv").exists()) == (2, True, False)
 
 
 QUESTIONS = """\
@@ -145,9 +150,7 @@ def test_questions_of_a_spreadsheet_with_plain_ids_are_run_and_scored(evaluation
     out = evaluation.out("run", "mine.csv", "--kb", "mini", "--out", "runs/a")
     assert "3 questions" in out
     assert scores("runs/a")["polonium"] == 1.0
-    assert (
-        "1 of 3 questions have names or numbers as stored answers: kbnav eval score runs/a --by labels" in caplog.text
-    )
+    assert "1 of 3 questions have names as stored answers: kbnav eval score runs/a --by labels" in caplog.text
     assert read_saved_run(Path("runs/a")).gold["gas"].table.rows[0][0].value == "neon"
 
 
@@ -163,7 +166,7 @@ def test_queries_of_another_system_are_executed_and_scored(evaluation, tmp_path)
     code, out, error = evaluation(
         "import", "theirs.csv", "mine.csv", "--kb", "mini", "--system", "theirs", "--model", "llm", "--out", "runs/t"
     )
-    assert (code, out) == (0, "runs/t: 3 questions of mine, 1 queries failed, 1 without a prediction\n"), error
+    assert (code, out) == (0, "runs/t: 3 questions of mine, 1 query failed, 1 without a prediction\n"), error
     assert scores("runs/t") == {"polonium": 1.0, "tungsten": 0.0, "gas": 0.0}
     saved = read_saved_run(Path("runs/t"))
     assert (saved.info.system, saved.info.model, saved.info.origin) == ("theirs", "llm", "theirs.csv")
@@ -171,7 +174,7 @@ def test_queries_of_another_system_are_executed_and_scored(evaluation, tmp_path)
     assert evaluation("run", "mine.csv", "--kb", "mini", "--out", "runs/a")[0] == 0
     code, out, _ = evaluation("compare", "runs/a", "runs/t")
     assert "runs/t against runs/a, 3 questions of both" in out
-    assert "runs/t has no prediction of 1 questions, which count as 0" in out
+    assert "runs/t has no prediction of 1 question; a missing one counts as 0" in out
     assert "f1         66.67 → 33.33" in out
     (tmp_path / "names.csv").write_text("id,answers\ngas,Neon\n")
     assert evaluation("import", "names.csv", "mine.csv", "--kb", "mini", "--out", "runs/n")[0] == 0
@@ -194,6 +197,17 @@ def test_answers_of_another_system_need_no_knowledge_base(evaluation, tmp_path):
     code, out, error = evaluation("import", "theirs.json", "q.jsonl", "--out", "runs/t")
     assert (code, out) == (0, "runs/t: 2 questions of q\n"), error
     assert scores("runs/t") == {"a": pytest.approx(2 / 3), "b": 0.0}
+
+
+def test_plain_values_as_gold_answers_equal_literals_of_that_value(evaluation, tmp_path):
+    asked = {"day": ("P569", "1867-11-07"), "other": ("P569", "1867-11-08"), "number": ("P1086", 88)}
+    gold = [{"id": name, "question": name, "answers": [value]} for name, (_, value) in asked.items()]
+    (tmp_path / "own.jsonl").write_text("\n".join(map(json.dumps, gold)))
+    of = {"P569": "Q7186", "P1086": "Q1128"}
+    rows = [f"{name},SELECT ?x {{ wd:{of[relation]} wdt:{relation} ?x }}" for name, (relation, _) in asked.items()]
+    (tmp_path / "theirs.csv").write_text("\n".join(["id,sparql", *rows]) + "\n")
+    evaluation.out("import", "theirs.csv", "own.jsonl", "--kb", "mini", "--out", "runs/own")
+    assert scores("runs/own") == {"day": 1.0, "other": 0.0, "number": 1.0}
 
 
 def test_ranked_nodes_of_another_system_are_scored_as_a_ranking(evaluation, tmp_path):

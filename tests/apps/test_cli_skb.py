@@ -213,4 +213,24 @@ def test_info_counts_edges_at_both_ends_and_the_words_of_documents(kbnav):
     told = kbnav("skb", "info", "v.skb", "--node", json.loads(mill)["id"])[1]
     assert "A house with a wheel." in told
     assert "Ann Reed" in told
-    assert kbnav("skb", "info", "v.skb", "--node", "nobody")[0] == 2
+    code, _, error = kbnav("skb", "info", "v.skb", "--node", "Bob Lisp")
+    assert (code, "Bob Lisk (p2)" in error) == (2, True)
+
+
+def test_lines_that_an_update_leaves_out_do_not_replace_those_of_the_build(kbnav, tmp_path):
+    built(kbnav, "--bad", "skip")
+    for number in (1, 2):
+        (tmp_path / "torn.jsonl").write_text(f'{{"id": "a{number}", "type": "house"}}\n{{"id": {number}b}}\n')
+        assert kbnav("skb", "update", "v.skb", "--nodes", "torn.jsonl", "--bad", "skip")[0] == 0
+    left = [json.loads(Path(f"v.skb.bad-{number}.jsonl").read_text())["line"] for number in (1, 2)]
+    assert left == ['{"id": 1b}', '{"id": 2b}']
+    assert "--bad goes with --nodes" in kbnav("skb", "update", "v.skb", "--bad", "skip")[2]
+    (tmp_path / "edges.tsv").rename(tmp_path / "moved.tsv")
+    code, _, error = kbnav("skb", "update", "v.skb")
+    assert (code, f"edges.tsv: No such file or directory, in {tmp_path}" in error) == (2, True)
+
+
+def test_a_dry_run_names_rows_of_one_id(kbnav, tmp_path):
+    (tmp_path / "twice.csv").write_text("id,name,type\n1,Mill,house\n2,Barn,house\n1,Old Mill,house\n")
+    code, out, error = kbnav("skb", "build", "--nodes", "twice.csv", "--dry-run")
+    assert (code, "twice.csv" in out, error) == (0, True, "rows of one id (--duplicates first): 1\n")

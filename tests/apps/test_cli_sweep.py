@@ -44,7 +44,7 @@ def kbnav(capfd, monkeypatch, tmp_path, demo_home):
 
 
 def rows_of(folder: Path) -> dict[str, dict[str, Any]]:
-    return {row["value"]: row for row in json.loads((folder / "sweep.json").read_text())}
+    return {row["name"].partition("=")[2]: row for row in json.loads((folder / "sweep.json").read_text())}
 
 
 def test_every_value_has_its_own_numbers_and_its_own_options(kbnav, tmp_path):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kbnav.knowledge.open import bundled_skb
-from kbnav.knowledge.skb.lance.build import write
+from kbnav.knowledge.skb.lance import write
 from kbnav.knowledge.skb.store import SKB
 from tests.apps.parts import Cli
 from tests.apps.web.parts import Server, Visit, web_settings

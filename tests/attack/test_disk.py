@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,6 @@ from kbnav.runs.trajectory import load_run
 from tests.apps.parts import Cli
 from tests.apps.web.conftest import linked_home
 from tests.apps.web.parts import Server, Visit, served_process, until, web_settings
-from tests.attack.disks import fill, mounted
 from tests.attack.parts import POLONIUM
 from tests.evaluation.parts import mini_dataset
 from tests.programs.test_training import files, trained
@@ -33,6 +34,31 @@ DISCOVERED = "Who discovered polonium?"
 SLOW = pytest.mark.slow
 PAGES = (pytest.param(0, marks=SLOW), 1, pytest.param(3, marks=SLOW), pytest.param(8, marks=SLOW))
 """Pages of 4 KiB that are free: the write that fails is another each time."""
+
+
+@contextmanager
+def mounted(folder: Path, kilobytes: int) -> Iterator[Path]:
+    """A file system of that size in a folder; the test is skipped where none may be mounted."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k,mode=0700", "tmpfs", folder]
+    try:
+        subprocess.run(mount, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no file system may be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True, capture_output=True)
+
+
+def fill(folder: Path, *, leave: int = 0) -> None:
+    """Leave so many bytes free, in whole pages."""
+    with suppress(OSError), (folder / "ballast").open("wb", buffering=0) as file:
+        while file.write(b"\0" * 4096):
+            pass
+    size = (folder / "ballast").stat().st_size
+    with (folder / "ballast").open("r+b") as file:
+        file.truncate(max(0, size - leave))
 
 
 @pytest.fixture
@@ -307,7 +333,7 @@ def spoil(folder: Path, name: str, header: str = "") -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["text/meta.json", "names/names.json", "vectors/vectors.npy", "graph/out-start.npy", "nodes/ids-order.npy"]
+    "name", ["text/meta.json", "names/meta.json", "vectors/vectors.npy", "graph/out-start.npy", "nodes/ids-order.npy"]
 )
 def test_a_server_starts_without_the_one_whose_index_does_not_open(fresh_home, broken, name):
     spoil(broken, name)

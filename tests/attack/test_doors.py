@@ -13,11 +13,12 @@ import requests
 from pydantic import SecretStr
 from starlette.datastructures import Headers
 
-from kbnav.apps.web.auth import FREE_TRIES, Identities, host_name
+from kbnav.apps.web.auth import FREE_TRIES, Identities
 from kbnav.apps.web.routes.completions import _markdown
 from kbnav.apps.web.server import Deadlines
 from kbnav.apps.web.store import logouts_in_memory
 from kbnav.errors import UsageError
+from kbnav.knowledge.connections import host_name
 from kbnav.settings.model import Web
 from tests.apps.web.parts import Server, Visit, browse, web_settings
 from tests.attack.parts import POLONIUM

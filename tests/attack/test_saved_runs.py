@@ -165,7 +165,7 @@ def test_lines_of_an_evaluation_that_were_changed_are_named(tmp_path):
         (QUESTIONS, b"[" * 100_000 + b"\n", "record 2: "),
         (QUESTIONS, b'{"id": ["q"], "run": {}}\n', "record 2: id"),
         (GOLD, b'{"id": "q", "question": 7, "source": "query"}\n', "record 3: "),
-        (INFO, b"[" * 100_000, "not a run"),
+        (INFO, b"[" * 100_000, "run.json: "),
     ):
         folder = saved_folder(tmp_path / f"{len(list(tmp_path.iterdir()))}", GOLDS, ANSWERS)
         whole = folder / name

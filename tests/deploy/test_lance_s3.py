@@ -8,9 +8,7 @@ import pytest
 
 from kbnav.errors import CredentialsError, ServiceError, UsageError
 from kbnav.knowledge.open import bundled_skb
-from kbnav.knowledge.skb.lance.build import write
-from kbnav.knowledge.skb.lance.store import LanceStore
-from kbnav.knowledge.skb.lance.tables import connect
+from kbnav.knowledge.skb.lance import connect, open_tables, write
 from kbnav.knowledge.skb.maintenance import check
 from kbnav.knowledge.skb.store import SKB
 from tests.apps.web.parts import until
@@ -30,12 +28,12 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def test_the_answers_are_those_of_the_folder(bucket, demo_home, tmp_path):
     with pytest.raises(UsageError, match="not an SKB on LanceDB: no finished copy of one is there"):
-        LanceStore.open(f"{bucket}/demo", tmp_path)
+        open_tables(f"{bucket}/demo", tmp_path)
     with pytest.raises(UsageError, match="s3://other/demo: there is no bucket 'other' at http://127"):
-        LanceStore.open("s3://other/demo", tmp_path)
+        open_tables("s3://other/demo", tmp_path)
     with SKB.open(bundled_skb(demo_home)) as local:
         write(local, f"{bucket}/demo")
-        with SKB(LanceStore.open(f"{bucket}/demo", tmp_path)) as lance:
+        with open_tables(f"{bucket}/demo", tmp_path) as lance:
             assert list(lance.documents) == list(local.documents)
             assert lance.text is not None
             assert local.text is not None
@@ -51,13 +49,13 @@ def test_the_answers_are_those_of_the_folder(bucket, demo_home, tmp_path):
 def test_what_cannot_be_reached_is_said_in_a_line(bucket, tmp_path, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{free_port()}")
     with pytest.raises(ServiceError, match=r"^s3://kbnav/demo: http://127\.0\.0\.1:\d+ does not answer$"):
-        LanceStore.open(f"{bucket}/demo", tmp_path)
+        open_tables(f"{bucket}/demo", tmp_path)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(CredentialsError, match=r"^s3://kbnav/demo: no credentials: set AWS_ACCESS_KEY_ID"):
-        LanceStore.open(f"{bucket}/demo", tmp_path)
+        open_tables(f"{bucket}/demo", tmp_path)
 
 
 def test_after_a_copy_to_s3_that_was_killed_the_next_one_is_whole(bucket, demo_home, tmp_path):

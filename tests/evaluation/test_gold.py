@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.agents.direct import direct_with
-from kbnav.agents.one_query import one_query_with
-from kbnav.agents.tog import tog_with
 from kbnav.errors import BadResponse, DataError, ServiceError, UsageError
 from kbnav.evaluation.datasets import NAMES, Dataset, find_dataset, load_file
 from kbnav.evaluation.datasets.catalogue import ORIGINS, Remote, load_dataset
@@ -24,7 +21,7 @@ from kbnav.evaluation.scoring import normalised, score_run
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Settings
 from tests.agents.parts import NumbersKB
-from tests.agents.walkers import Script
+from tests.agents.walkers import Script, walker
 from tests.apps.parts import Cli
 from tests.evaluation.parts import table
 from tests.knowledge.wikidata.serving import Answer, Served, in_turn, serving
@@ -249,13 +246,13 @@ GIVEN = [
 def run(mini_home: Path, tmp_path: Path):
     """Evaluates a baseline with a scripted model over some of these questions."""
 
-    def work(make, name: str, script, ids: list[str], **options: object) -> SavedRun:
+    def work(name: str, script, ids: list[str], **options: object) -> SavedRun:
         file = tmp_path / "q.jsonl"
         file.write_text("\n".join(json.dumps(one) for one in GIVEN if one["id"] in ids) + "\n")
         settings = Settings(kb="mini", home=mini_home, model="scripted", language="en", options=options)
 
         def build(name: str, kb, own: Settings) -> System:
-            return agent_system(make(script, None, kb, own) if make is tog_with else make(script, kb, own))
+            return agent_system(walker(name, kb, own, ask=script))
 
         plan = EvaluationPlan(name, find_dataset(str(file), tmp_path), settings, seed=7)
         assert evaluate(plan, tmp_path / "run", build=build) == "done"
@@ -266,7 +263,7 @@ def run(mini_home: Path, tmp_path: Path):
 
 def test_the_gold_querys_entities_are_in_the_prompt_and_the_run_is_marked(run, tmp_path):
     script = Script([f"```\n{DISCOVERED}\n```"])
-    saved = run(one_query_with, "one-query", script, ["curie"], entities="gold")
+    saved = run("one-query", script, ["curie"], entities="gold")
     assert "The query needs these entities:\n- wd:Q7186 (Marie Curie)\n\n" in script.prompts[0]
     assert "P61" not in script.prompts[0]
     assert (saved.info.from_gold, saved.info.settings["options"]) == ("entities", {"entities": "gold"})
@@ -280,7 +277,7 @@ def test_the_gold_querys_entities_are_in_the_prompt_and_the_run_is_marked(run, t
 def test_tog_begins_at_entities_of_the_gold_answer_and_the_run_is_marked(run):
     # Relations, links, "is it enough?": from both elements at once, though the beam is one wide.
     script = Script(["1: 1", "1: 1", "yes\n- Polonium (Q979)\n- Radium (Q1128)"])
-    saved = run(tog_with, "tog", script, ["curie"], topics="gold-results", width=1)
+    saved = run("tog", script, ["curie"], topics="gold-results", width=1)
     steps = saved.records["curie"].run.path
     assert [step.call.tool for step in steps[:2]] == ["search_relations", "follow_relations"]
     assert set(steps[0].call.arguments["entity_ids"]) == {"Q979", "Q1128"}
@@ -292,7 +289,7 @@ def test_tog_begins_at_entities_of_the_gold_answer_and_the_run_is_marked(run):
 
 def test_from_the_gold_answer_tog_falls_back_on_the_models_own_answer(run):
     script = Script(["1: 0", "- Radium"])
-    saved = run(tog_with, "tog", script, ["all"], topics="gold-results")
+    saved = run("tog", script, ["all"], topics="gold-results")
     assert script.purposes == ["score relations", "recall"]
     first, second, _ = saved.records["all"].run.path
     assert len(first.call.arguments["entity_ids"]) == 20
@@ -350,7 +347,7 @@ def test_words_are_scored_by_labels_that_are_kept_with_the_run(run, tmp_path, mo
             calls=1
         )
 
-    saved = run(direct_with, "direct", model, ["curie", "number", "is"])
+    saved = run("direct", model, ["curie", "number", "is"])
     by_id = {one.id: one.values["em"] for one in score_run(saved).questions}
     assert by_id == {"curie": 0, "number": 0, "is": 0}
     monkeypatch.setenv("KBNAV_HOME", str(mini_home))

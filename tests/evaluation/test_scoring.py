@@ -190,7 +190,7 @@ def test_runs_with_other_gold_answers_are_not_compared_but_the_order_of_rows_is_
     other = read_saved_run(saved_folder(tmp_path / "3", {"a": table("Q1", "Q3")}, answers))
     dataset = read_saved_run(saved_folder(tmp_path / "4", {"b": table("Q1")}, answers, dataset_sha256="11"))
     assert compare_runs(one, turned).metrics[0].test.difference.mean == 0.0
-    with pytest.raises(UsageError, match="different gold answers to 1 questions, the first is a"):
+    with pytest.raises(UsageError, match="different gold answers to 1 question, the first is a"):
         compare_runs(one, other)
     with pytest.raises(UsageError, match="different datasets"):
         compare_runs(one, dataset)

@@ -401,6 +401,7 @@ def test_rows_that_a_tool_of_ones_own_gives_can_be_the_answer(kb):
         lambda kb: kbnav.open("mini", settings={"language": "de"}),
         lambda kb: kbnav.Settings(budget={"dolars": 1}),
         lambda kb: kbnav.ask("Who discovered polonium?", kb=kb, language="german"),
+        lambda kb: kbnav.ask("Who discovered polonium?", kb=kb, language="xx"),
         lambda kb: kb.query(POLONIUM, language="de,en"),
         lambda kb: kbnav.ask("Who discovered polonium?", kb=kb, modle="gpt-4o"),
         lambda kb: kbnav.open("mini", setting=None),
@@ -412,8 +413,10 @@ def test_rows_that_a_tool_of_ones_own_gives_can_be_the_answer(kb):
     ],
 )
 def test_what_is_of_a_wrong_type_or_name_is_refused(kb, wrong):
-    said = r"is a text|takes kbnav|dollars|did you mean '(model|settings)'|no lang|takes a (name|list)|kb and settings"
-    with pytest.raises((UsageError, TypeError), match=f"{said}|rules cannot ask numbers|end with a question"):
+    said = r"is a text|takes kbnav|dollars|did you mean '(model|settings)'|no language code, such as en, de"
+    with pytest.raises(
+        (UsageError, TypeError), match=f"{said}|takes a (name|list)|kb and set|rules cannot ask numbers|end with a q"
+    ):
         wrong(kb)
 
 

@@ -1,5 +1,3 @@
 """What the long tests share with the others."""
 
-from tests.apps.bot.conftest import mediawiki, people
-
-__all__ = ["mediawiki", "people"]
+from tests.apps.bot.conftest import mediawiki as mediawiki

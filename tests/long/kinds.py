@@ -8,11 +8,19 @@ import re
 import signal
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from kbnav.apps.bot.bot import Bot
+from kbnav.apps.bot.ledger import Ledger
+from kbnav.apps.bot.talk import MARKER
+from kbnav.apps.bot.wikitext import Style
+from kbnav.settings.model import Bot as Rules
+from tests.apps.bot.mediawiki import BOT, Person
+from tests.apps.bot.parts import connect, run_of
 from tests.long.killing import Kind, Lost, alone, command
 
 QUESTIONS = (
@@ -381,6 +389,51 @@ class Serve(Asking):
             raise Over
 
 
+class BotAnswers(Alone):
+    """The bot, with a scripted answer, on a wiki that is not killed: each question gets its reply, once."""
+
+    pages, each = 4, 10
+
+    def begin(self, folder: Path) -> None:
+        self.folder, self.api = folder, os.environ["WIKI_API"]
+        self.titles = [f"Project talk:Questions {folder.name} {page}" for page in range(self.pages)]
+        alone(self._ask)
+
+    def work(self) -> None:
+        wiki, ledger = connect(self.api), Ledger(self.folder / "bot.sqlite")
+        wiki.login()
+        rules = Rules(pages=tuple(self.titles), questions_per_user_per_day=1000, questions_per_day=1000)
+        bot = Bot(wiki, ledger, lambda question, _: run_of(question), lambda _: None, rules, Style(), edits=True)
+
+        def stop(seconds: float) -> bool:
+            time.sleep(min(seconds, 0.05))
+            return sum(entry.status == "posted" for entry in ledger.entries()) == self.pages * self.each
+
+        for _ in bot.rounds(stop):
+            pass
+
+    def whole(self) -> None:
+        ann = Person(self.api, "Ann")
+        for title in self.titles:
+            text = ann.text(title)
+            marks = Counter(part[:16] for part in text.split(MARKER)[1:])
+            must(len(marks) == self.each and set(marks.values()) == {1}, f"replies on {title}: {marks}")
+            answers = [text.count(f"Answer to {title[-1]}, is it {number}?") for number in range(self.each)]
+            must(answers == [1] * self.each, f"{title}: {answers}")
+            asked: dict[str, Any] = {"action": "query", "titles": title, "prop": "revisions", "rvprop": "ids"}
+            (page,) = ann.call(**asked, rvuser=BOT, rvlimit="50")["query"]["pages"]
+            must(len(page["revisions"]) == self.each, f"{title}: {len(page['revisions'])} edits")
+
+    def _ask(self) -> None:
+        ann, ledger = Person(self.api, "Ann"), Ledger(self.folder / "bot.sqlite")
+        for title in self.titles:
+            ann.write(title, "Lead.\n")
+            ledger.set_mark(f"page {title}", "1")  # the bot has looked before
+            sections = [f"== Question {number} ==\n{title[-1]}, is it {number}? ~~~~\n" for number in range(self.each)]
+            ann.write(title, "\n".join(sections))
+        ledger.close()
+
+
 class Over(Exception):
     """The server was killed."""
 
@@ -392,4 +445,5 @@ KINDS: dict[str, type[Kind]] = {
     "chat": Chat,
     "eval run": Evaluation,
     "serve": Serve,
+    "bot": BotAnswers,
 }

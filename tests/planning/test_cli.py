@@ -12,8 +12,9 @@ from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.planners import open_planner
+from kbnav.planning.planners import PlanOptions, open_planner
 from kbnav.planning.training import examples
+from kbnav.settings.model import Settings
 from tests.apps.parts import Cli
 from tests.planning.conftest import EDGES, NODES
 
@@ -47,7 +48,7 @@ def kbnav(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 def judged(kb: str, questions: str, trained: str) -> dict[bool, Judged]:
     """Scores of a trained planner on a file's questions: those that are right by text alone, and the others."""
     with SKB.open(kb) as skb:
-        planner = open_planner("ranker", skb, trained=Path(trained))
+        planner = open_planner(PlanOptions(trained=trained), skb, Settings())
         asked = path_questions(find_dataset(questions))
         found = list(examples(asked, skb, NodeMatcher(skb, "hybrid", nearest=10), known=True))
         return {by: judge(planner, [one for one in found if one.text_only is by]) for by in (True, False)}
@@ -97,10 +98,11 @@ def test_trained_by_default_a_planner_says_text_where_the_question_names_no_node
     kb = ("--kb", "shelf.skb")
     code, out, _ = kbnav("train", "ranker", *kb, "--dataset", "train.jsonl", "--out", "hybrid")
     assert (code, "trained on 18 questions" in out, "12 had text alone" in out) == (0, True, True)
-    assert "1 questions left out" in out  # what is linked to nothing teaches neither text nor a path
+    assert "1 question left out" in out  # what is linked to nothing teaches neither text nor a path
     found = judged("shelf.skb", "test.jsonl", "hybrid")
     assert (found[True].planner.questions, found[True].planner.first) == (6, 1.0)
     assert (found[False].planner.questions, found[False].planner.first) == (3, 1.0)
     with SKB.open("shelf.skb") as skb:
-        plan = open_planner("ranker", skb, trained=Path("hybrid"), matching="exact").plan("What?", [])
+        own = PlanOptions(trained="hybrid", matching="exact")
+        plan = open_planner(own, skb, Settings()).plan("What?", [])
     assert "trained with matching=hybrid, and these nodes are matched by exact" in plan.notes[0]

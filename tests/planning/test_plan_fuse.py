@@ -146,9 +146,9 @@ def test_a_node_gets_the_probability_of_its_paths_each_shared_by_the_nodes_it_le
     """Equations 1 and 2 of PASemiQA: from gout ^treats leads to dA alone, associated to g1 and g2, ppi nowhere."""
     plan = Plan(
         (
-            PlannedPath((Hop("treats", "in"),), 0.5, "disease", ("disease", "drug")),
-            PlannedPath((Hop("associated"),), 0.3, "disease", ("disease", "gene")),
-            PlannedPath((Hop("ppi"),), 0.1, "gene", ("gene", "gene")),
+            PlannedPath((Hop("treats", "in"),), 0.5, ("disease", "drug")),
+            PlannedPath((Hop("associated"),), 0.3, ("disease", "gene")),
+            PlannedPath((Hop("ppi"),), 0.1, ("gene", "gene")),
             PlannedPath((), 0.1),
         )
     )

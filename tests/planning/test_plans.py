@@ -23,7 +23,6 @@ from kbnav.planning.paths import (
     PlannedPath,
     RelationPath,
     checked,
-    instances,
     parse_paths,
     path_text,
     reached,
@@ -104,11 +103,11 @@ def test_hubs_are_bounded(clinic: SKB) -> None:
     assert [clinic.id(number) for number in reached(clinic, path, ["x1"], limit=1).tolist()] == ["g1"]
 
 
-def test_instances_are_the_walks_themselves(clinic: SKB) -> None:
-    path = PlannedPath(hops("associated ^associated"), 1.0, "disease", ("disease", "gene", "disease"))
-    walks = [[clinic.id(number) for number in walk] for walk in instances(clinic, path, ["x1", "dA", "x2"])]
-    assert walks == [["x1", "g2", "x2"], ["x2", "g2", "x1"]]
-    assert list(instances(clinic, PlannedPath(TEXT, 1.0), ["x1"])) == []
+def test_a_path_leads_from_nodes_of_its_first_type_to_those_at_its_end(clinic: SKB) -> None:
+    path = PlannedPath(hops("associated part_of"), 1.0, ("disease", "gene", "pathway"))
+    assert [clinic.id(number) for number in reached(clinic, path, ["x1", "dA", "x1"]).tolist()] == ["p1"]
+    assert not len(reached(clinic, path, ["dA"]))
+    assert not len(reached(clinic, PlannedPath(TEXT, 1.0), ["x1"]))
 
 
 def in_context(clinic: SKB, reply: str, longest: int = 3) -> tuple[Plan, str, Trace]:

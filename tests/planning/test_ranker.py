@@ -73,17 +73,17 @@ def test_a_saved_ranker_plans_the_same(trained, clinic, tmp_path):
 @pytest.mark.parametrize("damage", ["cut", "swapped", "future", "kind", "no json"])
 def test_a_damaged_ranker_is_refused(trained, clinic, tmp_path, damage):
     trained.save(tmp_path)
-    weights, description = tmp_path / "planner.npz", tmp_path / "planner.json"
-    found = json.loads(description.read_bytes())
+    weights, card = tmp_path / "model" / "ranker.npz", tmp_path / "card.json"
+    found = json.loads(card.read_bytes())
     if damage == "cut":
         weights.write_bytes(weights.read_bytes()[:-20])
     elif damage == "swapped":
-        del found["paths"]
+        del found["files"]
     elif damage == "future":
         found["format"] = 99
     elif damage == "kind":
-        found["planner"] = "seq2seq"
-    description.write_text("{" if damage == "no json" else json.dumps(found))
+        found["kind"] = "seq2seq"
+    card.write_text("{" if damage == "no json" else json.dumps(found))
     with pytest.raises(UsageError if damage == "kind" else DataError):
         Ranker.load(tmp_path, clinic, Words())
 

@@ -7,13 +7,14 @@ from typing import Any
 
 from kbnav.encoders.trained import question_digests
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.programs.first_stage import TrainingQuery, bound_to
+from kbnav.planning.training import LabelledQuestion
+from kbnav.programs.first_stage import bound_to
 from kbnav.programs.groups import Centroids
 from kbnav.programs.program import Failure, Outcome, Program
 from kbnav.programs.retriever import Description, GroupRecord, freeze
 from kbnav.programs.steps import TrialRunner
 from kbnav.programs.train import ProgramsOptions, TrainingContext
-from kbnav.programs.writer import Brief, Contrast, ContrastText, ModelWriter
+from kbnav.programs.writer import Brief, ModelWriter
 from kbnav.runs.trajectory import Trace
 
 FAILS = "def score(query, candidates):\n    return {candidates[0]: 1 / 0}\n"
@@ -52,12 +53,13 @@ def frozen_programs(kb: SkbKB, folder: Path, *sources: str) -> None:
 NODES = [f"n{number}" for number in range(30)]
 
 
-def query(number: int, *, split: str = "t") -> TrainingQuery:
+def query(number: int, *, split: str = "t") -> LabelledQuestion:
     """A query whose answer is the tenth candidate but for every fourth, where it is the first."""
-    return TrainingQuery(f"{split}{number}", f"{split} query {number} of things", (NODES[0 if number % 4 == 0 else 9],))
+    answer = NODES[0 if number % 4 == 0 else 9]
+    return LabelledQuestion(f"{split} query {number} of things", (answer,), id=f"{split}{number}")
 
 
-def queries(count: int, split: str = "t") -> list[TrainingQuery]:
+def queries(count: int, split: str = "t") -> list[LabelledQuestion]:
     return [query(number, split=split) for number in range(count)]
 
 
@@ -123,7 +125,7 @@ class Runner:
             if repr(way) in program.source:
                 found = rank(query, candidates)
                 return Outcome(dict(sorted(found.items(), key=lambda pair: -pair[1])))
-        return Outcome(error=Failure("raised", "ZeroDivisionError: division by zero", 2), debug="I got here")
+        return Outcome(error=Failure("ZeroDivisionError: division by zero", 2), debug="I got here")
 
 
 @dataclass
@@ -136,7 +138,6 @@ class ScriptedWriter(ModelWriter):
     briefs: list[Brief] = field(default_factory=list)
     """Of each step, without those with which a program was given back."""
     given_back: list[Brief] = field(default_factory=list)
-    reflected: list[tuple[Contrast, ContrastText]] = field(default_factory=list)
 
     def write(self, brief: Brief, trace: Trace) -> str:
         (self.given_back if brief.rejected else self.briefs).append(brief)
@@ -144,8 +145,7 @@ class ScriptedWriter(ModelWriter):
             return self.mended[len(brief.rejected) - 1]
         return self.sources[min(brief.number, len(self.sources)) - 1]
 
-    def reflect(self, brief: Brief, source: str, contrast: Contrast, shown: ContrastText, trace: Trace) -> str:
-        self.reflected.append((contrast, shown))
+    def reflect(self, *told: Any) -> str:
         return self.says
 
 

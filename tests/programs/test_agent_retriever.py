@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from kbnav.apps.cli.train import queries
+from kbnav.apps.cli.train import path_questions
 from kbnav.errors import Stopped, UsageError
+from kbnav.evaluation.datasets import find_dataset
 from kbnav.evaluation.records import read_saved_run
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.scripted import ScriptedModel
-from kbnav.programs.retriever import AgentRetriever, AgentRetrieverOptions, build_agent_retriever
+from kbnav.programs.retriever import AgentRetriever, AgentRetrieverOptions
 from kbnav.programs.train import ProgramsOptions, train_programs
 from kbnav.retrieval.base import build_retriever
 from kbnav.runs.trajectory import Trace
@@ -95,7 +96,7 @@ def trained(kb: KnowledgeBase, home: Path, sets: Path, out: Path, **more: Any) -
     settings = Settings(kb="demo", home=home, cache_age=0)
     writer = ScriptedModel(replies=[AIMessage(BY_RELATION), AIMessage("Fine."), AIMessage("```python\nx = 1\n```")] * 2)
     options = ProgramsOptions(most=1, steps=1, batch=4, **more)
-    asked = [queries(str(sets / f"{name}.jsonl")) for name in ("train", "val")]
+    asked = [path_questions(find_dataset(str(sets / f"{name}.jsonl"))) for name in ("train", "val")]
     train_programs(kb, settings.asking(writer), *asked, options, out)
     return out
 
@@ -204,7 +205,7 @@ def _retriever(kb: KnowledgeBase, folder: Path, *sources: str, settings: Setting
     """Frozen programs, one a group, whose queries are about as many kinds of words."""
     assert isinstance(kb, SkbKB)
     frozen_programs(kb, folder, *sources)
-    return build_agent_retriever(kb, settings, AgentRetrieverOptions(trained=str(folder)))
+    return AgentRetriever(kb, settings, AgentRetrieverOptions(trained=str(folder)))
 
 
 def test_a_program_that_fails_leaves_the_first_stages_ranking_and_its_step_says_so(demo_kb, demo_home, tmp_path):
@@ -222,9 +223,9 @@ def test_a_program_that_fails_leaves_the_first_stages_ranking_and_its_step_says_
 def test_a_group_without_a_program_is_answered_by_the_first_stage_and_others_by_their_own(demo_kb, demo_home, tmp_path):
     settings = Settings(kb="demo", home=demo_home)
     retriever = _retriever(demo_kb, tmp_path, "", LAST, settings=settings)
-    first = [str(node) for node in retriever.first("apples")]
-    assert list(retriever.retrieve("apples", 200).ids) == first
-    assert list(retriever.retrieve("birds", 200).ids) == list(reversed(retriever.first("birds")))
+    first = build_retriever("graph-rank", demo_kb, settings, {})
+    assert retriever.retrieve("apples", 200).ids == first.retrieve("apples", 200).ids
+    assert retriever.retrieve("birds", 200).ids == first.retrieve("birds", 200).ids[::-1]
     assert retriever.prompts == {}
 
 
@@ -232,8 +233,8 @@ def test_a_model_routes_by_one_call_and_where_it_says_none_the_nearest_group_ans
     model = ScriptedModel(replies=[AIMessage("1: 2"), AIMessage("1: 0")])
     settings = Settings(kb="demo", home=demo_home, cache_age=0).asking(model)
     retriever = _retriever(demo_kb, tmp_path, "", LAST, settings=settings)
-    assert retriever.route("apples", Trace()).record.id == "g2"
-    assert retriever.route("apples", Trace()).record.id == "g1"
+    assert retriever.route("apples", Trace()).id == "g2"
+    assert retriever.route("apples", Trace()).id == "g1"
     assert len(model.seen) == 2
     assert "agent_retriever/assign.md" in retriever.prompts
     with pytest.raises(UsageError, match="were used to train"):

@@ -17,8 +17,8 @@ from kbnav.errors import CredentialsError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.calls import ModelCalls
 from kbnav.models.scripted import ScriptedModel
+from kbnav.planning.training import LabelledQuestion
 from kbnav.programs.api import Api, ApiLimits
-from kbnav.programs.first_stage import TrainingQuery
 from kbnav.programs.program import MOST_CHARACTERS, BadProgram, Program
 from kbnav.programs.sandbox import Sandbox, SandboxLimits
 from kbnav.programs.steps import Comparison, Trial, compare
@@ -76,10 +76,9 @@ def test_an_escape_that_python_would_warn_of_is_no_fault():
 
 
 def compared(new: Sequence[float], best: Sequence[float], failed: int = 0) -> Comparison:
-    trials = [
-        Trial(TrainingQuery(str(place), "q", ("a",)), (), {}, {"mrr": score}, "line 1: no" if place < failed else "")
-        for place, score in enumerate(new)
-    ]
+    errors = ["line 1: no"] * failed + [""] * len(new)
+    asked = LabelledQuestion("q", ("a",))
+    trials = [Trial(asked, (), {}, {"mrr": one}, error) for one, error in zip(new, errors, strict=False)]
     return compare(trials, best)
 
 

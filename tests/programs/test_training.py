@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from kbnav.errors import DataError, ServiceError, Stopped, UsageError
-from kbnav.programs.first_stage import SIZE, TrainingQuery, open_parts, oracle_recall
+from kbnav.planning.training import LabelledQuestion
+from kbnav.programs.first_stage import SIZE, open_parts, oracle_recall
 from kbnav.programs.groups import Centroids, Group, groups_by_model, merged, one_group
 from kbnav.programs.program import Outcome, Program
 from kbnav.programs.retriever import DESCRIPTION, check_bound, check_prompts, read_frozen
@@ -75,15 +76,15 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_good_program_is_frozen_with_its_own_numbers(whole):
-    (group,) = read_frozen(whole).groups
-    assert group.program is not None
-    assert group.program.source == program("good")
-    assert (group.record.step, group.record.queries) == (4, 32)
-    assert group.record.scores["mrr"] == pytest.approx(0.875, abs=1e-5)
-    assert group.record.first["mrr"] == pytest.approx((8 + 24 / 10) / 32, abs=1e-5)
-    assert group.record.p is not None
-    assert group.record.p < 0.001
-    assert read_frozen(whole).about.oracle == 1.0
+    found = read_frozen(whole)
+    (group,) = found.about.groups
+    assert found.programs["g1"].source == program("good")
+    assert (group.step, group.queries) == (4, 32)
+    assert group.scores["mrr"] == pytest.approx(0.875, abs=1e-5)
+    assert group.first["mrr"] == pytest.approx((8 + 24 / 10) / 32, abs=1e-5)
+    assert group.p is not None
+    assert group.p < 0.001
+    assert found.about.oracle == 1.0
 
 
 @pytest.mark.parametrize("at", [0, 3, 8, 20, 30, 50, 70, 90, 110])
@@ -116,7 +117,7 @@ def test_a_folder_is_not_gone_on_with_for_other_questions_or_another_plan(whole)
 
 def test_a_limit_freezes_what_is_best_until_then_and_a_person_who_stops_it_freezes_nothing(tmp_path):
     trained(tmp_path / "cost", wanted=order(cost=0.0))
-    assert read_frozen(tmp_path / "cost").groups[0].program is None
+    assert read_frozen(tmp_path / "cost").programs == {}
     with pytest.raises(Stopped, match="the same command continues it"):
         trained(tmp_path / "stopped", stopped=lambda: True)
     assert not (tmp_path / "stopped" / DESCRIPTION).exists()
@@ -237,8 +238,12 @@ def test_another_schema_encoder_api_or_first_stage_is_refused_by_name(whole: Pat
 KINDS = ("Which drug treats {} well?", "Name a gene that is a part of {} somewhere", "Who wrote {} and when did they?")
 
 
-def made(count: int, split: str) -> list[TrainingQuery]:
-    return [TrainingQuery(f"{split}{n}", KINDS[n % 3].format(f"thing{n} x{n * 7}"), ("a",)) for n in range(count)]
+def asked(name: str, text: str, *answers: str) -> LabelledQuestion:
+    return LabelledQuestion(text, answers, id=name)
+
+
+def made(count: int, split: str) -> list[LabelledQuestion]:
+    return [asked(f"{split}{n}", KINDS[n % 3].format(f"thing{n} x{n * 7}"), "a") for n in range(count)]
 
 
 class Model:
@@ -281,45 +286,37 @@ def test_common_words_route_new_queries_to_their_group():
     assert centroids.nearest(["Which drug treats gout well?", "Who wrote it?"]) == [0, 2]
 
 
+GROUPS = [
+    Group("g1", "swim", ("a1",), ("a2", "a3", "a4")),
+    Group("g2", "fly", ("b1",), ("b2", "b3", "b4")),
+    Group("g3", "jump", ("c1",), ("c2",)),
+]
+
+
 def test_a_group_too_small_to_validate_joins_the_nearest_and_no_query_is_lost():
-    training = [TrainingQuery("a1", "red fish swim", ("x",)), TrainingQuery("b1", "blue birds fly", ("x",))]
-    training += [TrainingQuery("c1", "red fish jump", ("x",))]
-    held = [TrainingQuery(f"a{n}", "red fish swim", ("x",)) for n in range(2, 5)]
-    held += [TrainingQuery(f"b{n}", "blue birds fly", ("x",)) for n in range(2, 5)]
-    held += [TrainingQuery("c2", "red fish jump", ("x",))]
-    groups = [
-        Group("g1", "swim", ("a1",), ("a2", "a3", "a4")),
-        Group("g2", "fly", ("b1",), ("b2", "b3", "b4")),
-        Group("g3", "jump", ("c1",), ("c2",)),
-    ]
-    found = merged(groups, training, held, smallest=3)
+    texts = {"a": "red fish swim", "b": "blue birds fly", "c": "red fish jump"}
+    training = [asked(one, texts[one[0]], "x") for group in GROUPS for one in group.training]
+    held = [asked(one, texts[one[0]], "x") for group in GROUPS for one in group.validation]
+    found = merged(GROUPS, training, held, smallest=3)
     assert sorted(group.pattern for group in found) == ["fly", "swim; or jump"]
     assert [group.id for group in found] == ["g1", "g2"]
     assert sorted(name for group in found for name in group.validation) == sorted(one.id for one in held)
-    assert len(merged(groups, training, held, smallest=100)) == 1
+    assert len(merged(GROUPS, training, held, smallest=100)) == 1
 
 
 def test_a_group_joins_none_whose_answers_are_of_another_type_unless_nothing_can_be_held_out_for_it():
-    def asked(name: str, text: str, *kinds: str) -> TrainingQuery:
-        return TrainingQuery(name, text, kinds)
-
     training = [asked("a1", "red fish swim", "fish"), asked("b1", "red birds fly", "bird")]
     training.append(asked("c1", "red fish jump", "bird", "bird", "fish"))  # whose words are those of fish
     held = [asked(f"{name}{n}", "red", kind) for name, kind in (("a", "fish"), ("b", "bird")) for n in range(2, 5)]
     alone = asked("c2", "red fish jump", "bird")
-    groups = [
-        Group("g1", "swim", ("a1",), ("a2", "a3", "a4")),
-        Group("g2", "fly", ("b1",), ("b2", "b3", "b4")),
-        Group("g3", "jump", ("c1",), ("c2",)),
-    ]
-    found = merged(groups, training, [*held, alone], smallest=3, kinds=str)
-    assert sorted(group.pattern for group in found) == ["fly; or jump", "swim"]
-    found = merged([groups[0], groups[2]], training, [*held, alone], smallest=3, kinds=str)
-    assert sorted(group.pattern for group in found) == ["jump", "swim"]
-    bare = Group("g3", "jump", ("c1",), ())
-    assert [group.pattern for group in merged([groups[0], bare], training, held, smallest=3, kinds=str)] == [
-        "swim; or jump"
-    ]
+    fish, _, birds = GROUPS
+
+    def patterns(*groups: Group) -> list[str]:
+        return sorted(group.pattern for group in merged(groups, training, [*held, alone], smallest=3, kinds=str))
+
+    assert patterns(*GROUPS) == ["fly; or jump", "swim"]
+    assert patterns(fish, birds) == ["jump", "swim"]
+    assert patterns(fish, replace(birds, validation=())) == ["swim; or jump"]
 
 
 def test_candidates_are_the_first_200_of_graph_rank(demo_kb, demo_home):
@@ -492,19 +489,19 @@ def test_the_curve_begins_at_the_first_stage_and_never_falls():
 
 
 def test_the_queries_of_a_batch_are_run_side_by_side_and_come_back_in_their_order():
-    asked = [TrainingQuery(str(number), f"query {number} x", (NODES[number],)) for number in range(4)]
+    several = [asked(str(number), f"query {number} x", NODES[number]) for number in range(4)]
     together = Barrier(4)
 
     def run_one(program: Program, query: str, nodes: Sequence[str]) -> Outcome:
         together.wait(30)  # breaks where one waits for another
         return Outcome({NODES[int(query.split()[1])]: 1.0})
 
-    trials = TrialRunner(lambda query: NODES, run_one).run(Program.read(program("good")), asked)
+    trials = TrialRunner(lambda query: NODES, run_one).run(Program.read(program("good")), several)
     assert [(one.query.id, one.metrics["mrr"]) for one in trials] == [(str(number), 1.0) for number in range(4)]
 
 
 def test_a_query_whose_answer_is_no_candidate_counts_as_any_other_and_a_program_may_still_find_it():
-    lost, found = TrainingQuery("1", "query 1 x", ("elsewhere",)), TrainingQuery("2", "query 2 x", (NODES[0],))
+    lost, found = asked("1", "query 1 x", "elsewhere"), asked("2", "query 2 x", NODES[0])
     bench = TrialRunner(
         lambda query: NODES,
         lambda program, query, nodes: Outcome({"elsewhere": 2.0, NODES[0]: 1.0}),

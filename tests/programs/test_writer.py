@@ -6,12 +6,12 @@ from langchain_core.messages import AIMessage
 
 from kbnav.models.calls import ModelCalls
 from kbnav.models.scripted import ScriptedModel
-from kbnav.programs.first_stage import TrainingQuery
+from kbnav.planning.training import LabelledQuestion
+from kbnav.programs.program import Program
 from kbnav.programs.steps import Comparison, History, Step, Trial
 from kbnav.programs.train import Task, train_group
 from kbnav.programs.writer import (
     Brief,
-    ContrastText,
     ModelWriter,
     Setting,
     describe_trial,
@@ -22,9 +22,8 @@ from kbnav.programs.writer import (
     standing,
     without_names,
 )
-from kbnav.prompts import render
 from kbnav.runs.trajectory import Trace
-from tests.programs.parts import Runner, ScriptedWriter, plan, program, queries, workshop
+from tests.programs.parts import Runner, ScriptedWriter, plan, program, queries, query, workshop
 
 SETTING = Setting(
     *("a shelf of books", "- book --by--> author (9)", "- book: name, year", "def names_of(ids): ..."),
@@ -120,7 +119,7 @@ def test_a_fresh_start_does_not_show_the_last_program_but_the_best():
 
 
 def trial(name: str, hit5: float, mrr: float, error: str = "") -> Trial:
-    query = TrainingQuery(name, f"query {name}", ("a", "z"))
+    query = LabelledQuestion(f"query {name}", ("a", "z"), id=name)
     return Trial(query, ("b", "a", "c"), {"b": 0.5, "a": 0.25}, {"hit@5": hit5, "mrr": mrr}, error)
 
 
@@ -130,7 +129,7 @@ def placed(name: str, *ranks: int | None, error: str = "", debug: str = "") -> T
     first = min(at, default=0)
     metrics = {"hit@5": float(0 < first <= 5), "mrr": 1 / first if first else 0.0}
     ranking = tuple(at.get(place, f"n{place}") for place in range(1, 101))
-    query = TrainingQuery(name, f"query {name}", tuple(f"a{place}" for place in range(len(ranks))))
+    query = LabelledQuestion(f"query {name}", tuple(f"a{place}" for place in range(len(ranks))), id=name)
     return Trial(query, ranking, {}, metrics, error, debug)
 
 
@@ -154,7 +153,7 @@ def test_of_either_side_the_most_telling_stand_first_by_first_answer_and_all_ans
     # (1 + 1) / 2, (1 + 2/3) / 2, (1/2 + 1) / 2, (1/5 + 1) / 2; and 0, (1/10 + 1) / 2, (1/6 + 1) / 2, (1 + 1/2) / 2
     assert [round(standing(one), 3) for one in found.well] == [1.0, 0.833, 0.75]
     assert sides(*trials) == (["whole", "mostly", "second"], ["nowhere", "late", "sixth", "half", "fifth"])
-    assert (found.went_well, found.whole, found.queries) == (4, 1, 8)
+    assert (found.went_well, found.whole, found.failed) == (4, 1, 0)
 
 
 def test_where_few_went_badly_those_that_could_go_better_are_shown_in_their_place():
@@ -169,16 +168,12 @@ def test_where_few_went_badly_those_that_could_go_better_are_shown_in_their_plac
 def test_a_right_and_a_wrong_document_of_the_worst_query_are_told():
     told = document_pair(trial("1", 1.0, 0.5), lambda node: f"Text of {node}")
     assert told == ["Text of a", "Text of b"]
-    shown = ContrastText((), (), {"mrr": 0.5, "recall@20": 0.5}, documents=told)
-    prompt = render(
-        "agent_retriever/reflect.md",
-        setting=Setting("", "", "", ""),
-        pattern="",
-        source="",
-        shown=shown,
-        contrast=split([]),
-    )
-    assert prompt.index("Text of a") < prompt.index("Text of b") < prompt.index("# Your task")
+    author, model = writer("Fine.")
+    brief = Brief("write", 1, "", [], {}, History())
+    bad = split(workshop(ScriptedWriter([])).bench.run(Program.read(program("bad")), [query(1)]))
+    author.reflect(brief, "", bad, str, lambda node: f"Text of {node}", Trace())
+    (prompt,) = prompts(model)
+    assert prompt.index("Text of n9") < prompt.index("Text of n29") < prompt.index("# Your task")
     assert document_pair(placed("2", None), str) == ["a0", "n1"]
 
 
@@ -196,11 +191,10 @@ def test_names_of_the_nodes_shown_and_of_what_the_queries_name_are_replaced():
 def test_a_query_is_told_with_first_predictions_their_scores_and_the_ranks_of_the_truth():
     assert describe_trial(trial("1", 1.0, 0.5), {"a": "Ann", "b": "Bob", "c": "Cy", "z": "Zoe"}.__getitem__) == (
         "Query: query 1\nFirst predictions:\n1. Bob (b) 0.5\n2. Ann (a) 0.25\n3. Cy (c)\n"
-        "Right answers: Ann (a) at rank 2 with 0.25; Zoe (z) not among the first 3"
+        "Right answers: Ann (a) at rank 2 with 0.25; Zoe (z) no candidate"
     )
 
 
 def test_an_answer_that_is_no_candidate_is_told_apart_from_one_that_ranks_low():
     told = replace(trial("1", 1.0, 0.5), candidates=("a", "b", "c", "z"))
     assert describe_trial(told, str).endswith("z (z) not among the first 3, though a candidate")
-    assert describe_trial(replace(told, candidates=("a", "b", "c")), str).endswith("z (z) no candidate")

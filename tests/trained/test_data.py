@@ -1,6 +1,7 @@
 """What retrieval learns from: no torch is needed to know it."""
 
 import random
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from kbnav.settings.model import Settings
 from kbnav.settings.systems import read_options
 from kbnav.training.data import Documents, Example, Miner, Row, batches, means, read_lists, read_sources, split
 from kbnav.training.dense import DenseOptions
-from kbnav.training.task import WORK, Ended, Folder, Point
+from kbnav.training.task import WORK, Ended, Point, Task, Work
 from tests.apps.parts import Cli
 from tests.trained.halls import DOORS, names
 from tests.trained.shop import examples, write_questions
@@ -110,20 +111,31 @@ def test_validation_questions_are_not_learned_from(shop):
         split(both, both, {})
 
 
-def test_a_folder_is_taken_gone_on_in_or_refused(tmp_path):
-    first = Folder(tmp_path / "out", "one")
-    first.begin()
-    assert first.prepared(lambda: {"made": 1}) == first.prepared(lambda: {"made": 2}) == {"made": 1}
-    Folder(tmp_path / "out", "one").begin()
+class First:
+    """The arguments of a trainer in the first of its processes."""
+
+    should_save = True
+
+    def main_process_first(self, desc: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+def test_a_folder_is_taken_gone_on_in_or_refused(tmp_path, shop, shop_split):
+    def prepare(folder: str, base: str, made: int) -> object:
+        work = Work(Task(shop, shop_split, tmp_path / folder, Settings()), DenseOptions(), ("cpu", "float32"), base)
+        return work.prepared(First(), lambda: {"made": made})
+
+    assert prepare("out", "one", 1) == prepare("out", "one", 2) == {"made": 1}
     with pytest.raises(UsageError, match="another folder, or remove it"):
-        Folder(tmp_path / "out", "two").begin()
+        prepare("out", "two", 1)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
     with pytest.raises(UsageError, match="no training of kbnav's"):
-        Folder(tmp_path / "mine", "one").begin()
-    (first.work / "prepared.json").write_text("{")
+        prepare("mine", "one", 1)
+    assert sorted(one.name for one in (tmp_path / "mine").iterdir()) == ["letter.txt"]
+    (tmp_path / "out" / WORK / "prepared.json").write_text("{")
     with pytest.raises(DataError, match="to begin anew"):
-        first.prepared(dict)
+        prepare("out", "one", 1)
     with pytest.raises(UsageError, match="not over, and the same command continues it"):
         read_card(tmp_path / "out")
     with pytest.raises(UsageError, match="no such folder"):
@@ -169,18 +181,19 @@ class Fixed:
 def test_candidates_are_fused_by_rank_and_say_where_they_came_from(shop):
     first = Fixed(("g0-0", 9.0), ("g1-0", 5.0), ("g2-0", 1.0))
     second = Fixed(("g1-0", 0.5), ("g3-0", 0.5))
-    found = Candidates(shop, [first, second, Fixed()], 3).find("a query")
+    found = Candidates(shop.skb, [first, second, Fixed()], 3).find("a query")
     assert [shop.skb.id(node) for node in found.nodes] == ["g1-0", "g0-0", "g3-0"]
     assert found.features.tolist() == [
         [0.5, 0.5, 1.0, 0.0, 0.0, 0.0],
         [1.0, 1.0, 0.0, 0.0, 0.0, 0.0],
         [0.0, 0.0, 0.5, 0.0, 0.0, 0.0],
     ]
-    assert Candidates(shop, [Fixed()], 3).find("a query").nodes == []
+    assert Candidates(shop.skb, [Fixed()], 3).find("a query").nodes == []
 
 
-def test_systems_by_name_are_candidates_too(shop):
-    found = Candidates.open(shop, Settings(), ("bm25", "vss"), 7, {"bm25": {"name_weight": "2"}}).find("item 3")
+def test_what_systems_find_are_candidates(shop):
+    systems = [build_retriever(name, shop, Settings(), {}) for name in ("bm25", "vss")]
+    found = Candidates(shop.skb, systems, 7).find("item 3")
     assert len(found.nodes) == 7
     assert found.features.shape == (7, 4)
     assert 0 <= found.features.min() <= found.features.max() == 1

@@ -1,6 +1,5 @@
 """A language model made and trained here writes paths that exist. ``make train-test`` runs this: it needs torch."""
 
-import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,9 +119,8 @@ def test_what_does_not_fit_is_refused(clinic, folder, asked, tmp_path):
         Seq2Seq.train(clinic, asked, tmp_path / "x", Seq2SeqOptions(base=str(tmp_path / "nothing")))
     with pytest.raises(UsageError, match="no questions"):
         Seq2Seq.train(clinic, [], tmp_path / "x", Seq2SeqOptions())
-    damaged = json.loads((folder / "planner.json").read_bytes())
     (tmp_path / "model").mkdir()
-    (tmp_path / "planner.json").write_text(json.dumps(damaged))
+    (tmp_path / "card.json").write_bytes((folder / "card.json").read_bytes())
     with pytest.raises(DataError, match="not those that were written"):
         Seq2Seq.load(tmp_path, clinic)
 
@@ -178,7 +176,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(clinic, asked, 
     assert heard[3:] == heard[1:3]
     weights = again._model.state_dict()
     assert all(torch.equal(one, weights[name]) for name, one in whole._model.state_dict().items())
-    assert {path.name for path in (tmp_path / "stopped").iterdir()} == {"planner.json", "model"}
+    assert {path.name for path in (tmp_path / "stopped").iterdir()} == {"card.json", "model"}
 
 
 def test_the_marks_of_paths_become_tokens_of_any_base_and_are_trained(

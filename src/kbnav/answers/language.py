@@ -65,10 +65,21 @@ ENOUGH = 0.9
 """A language other than the default must have this many votes; a word of one language alone has one vote."""
 
 
+def plural(number: int, noun: str) -> str:
+    """A number with an English noun, as in ``1 query`` and ``2,000 queries``."""
+    several = re.sub(r"(?<![aeiou])y$", "ie", noun) + "s"
+    return f"{number:,} {noun if number == 1 else several}"
+
+
 def chosen_language(chosen: str, text: str) -> str:
-    """The language that is set; where that is ``auto``, that of a text. Raises UsageError for what is no code."""
-    if not _CODE.fullmatch(chosen):
-        raise UsageError(f"language {chosen!r} is no language code, such as de or pt-br (or auto)")
+    """The language that is set; where that is ``auto``, that of a text. Raises UsageError for what is no code.
+
+    Two letters must be a code of ISO 639-1 (or ``sh``, ``bh``, ``mo``, as wikis have them); of longer ones any will do.
+    """
+    first = re.split("[-_]", chosen.lower())[0]
+    if not _CODE.fullmatch(chosen) or (len(first) == 2 and first not in _tables()["codes"]["two_letters"].split()):
+        some = ", ".join(_tables()["function_words"])
+        raise UsageError(f"language {chosen!r} is no language code, such as {some} or pt-br (auto: the question's)")
     return question_language(text) if chosen == "auto" else chosen
 
 

@@ -83,6 +83,10 @@ def short_name(iri: str, prefixes: Mapping[str, str]) -> str:
     return name
 
 
+LABELLED = 100
+"""Rows of a result whose entities get labels."""
+
+
 @dataclass(frozen=True)
 class AnswerTable:
     """The result of a query.
@@ -129,6 +133,11 @@ class AnswerTable:
     def label(self, cell: Cell) -> str | None:
         """Its label, where that is known."""
         return self.labels.get(used) if (used := self.entity(cell)) else None
+
+    def labelled_rows(self) -> tuple[tuple[Cell, ...], ...]:
+        """The rows whose entities get labels: half from the beginning, half from the end."""
+        half = LABELLED // 2
+        return self.rows if len(self.rows) <= LABELLED else (*self.rows[:half], *self.rows[-half:])
 
     def projected(self, columns: Sequence[str]) -> AnswerTable:
         """The table with some of its columns, in the order given, each row once; whole where it has none of them."""
@@ -302,11 +311,10 @@ class Ranking:
         object.__setattr__(self, "nodes", tuple(Ranked(*node) for node in self.nodes))  # checkpoints give lists back
 
     @classmethod
-    def from_scores(cls, scored: Iterable[tuple[str, float]], labels: Mapping[str, str] | None = None) -> Ranking:
+    def from_scores(cls, scored: Iterable[tuple[str, float]]) -> Ranking:
         """Sort by score, best first; equal scores keep the order they came in."""
-        names = labels or {}
         ordered = sorted(scored, key=lambda pair: -pair[1])
-        return cls(tuple(Ranked(node, float(score), names.get(node, "")) for node, score in ordered))
+        return cls(tuple(Ranked(node, float(score)) for node, score in ordered))
 
     @property
     def ids(self) -> Sequence[str]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import tomllib
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import cache
-from importlib.resources import files
-from itertools import zip_longest
-from types import MappingProxyType, SimpleNamespace
+from itertools import chain, zip_longest
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
@@ -22,16 +19,21 @@ from rich.table import Table
 from rich.text import Text
 
 from kbnav.agents.common.state import UNCOUNTED
+from kbnav.answers.language import plural
+from kbnav.answers.question import kb_of
 from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import Absence, AnswerTable, Ranking, Term, node_term
+from kbnav.apps.texts import Texts, phrases
 from kbnav.errors import QuerySyntaxError
-from kbnav.knowledge.base import is_mirror
+from kbnav.knowledge.base import is_mirror, said_from
 from kbnav.knowledge.sparql.verbalization import comment_labels, page_for, query_link, state_for, verbalize_answer
 from kbnav.knowledge.sparql.vocabulary import label_from_iri
 from kbnav.models.cancellation import ON_REQUEST
-from kbnav.runs.trajectory import Call, Outcome, Run, Step, Understood
+from kbnav.runs.trajectory import FINISH, Call, Doubt, Outcome, Run, Step, Understood
 from kbnav.settings.model import OFFLINE
+from kbnav.tools.several import ALL
 from kbnav.tools.show import cell_text, readable_text
+from kbnav.tools.wikidata import show_rows
 
 if TYPE_CHECKING:
     from kbnav.knowledge.evidence import Evidence, Link, Provenance
@@ -46,8 +48,8 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "Which elements were discovered by Marie Curie?",
         "Who discovered polonium?",
         "What is the atomic number of tungsten?",
-        "How many elements were discovered by Humphry Davy?",
-        "Which element has the highest atomic number?",
+        "Which element has the symbol Se?",
+        "Where was Marie Curie born?",
     ),
     "demo": (
         "Which instrument made by somebody from Little Mew has a love letter hidden in it?",
@@ -147,42 +149,56 @@ def print_answer(console: Console, run: Run, query_page: str) -> None:
             console.print("(the link asks live Wikidata, which may know more than this copy)", style="dim")
 
 
-def _understood_line(understood: Understood, query: str) -> str:
-    """What of the question was not used and what can be asked instead; how it was read, where no query says so."""
-    unused = ", ".join(f"“{word}”" for word in understood.unused)
-    instead = " ".join(f"“{question}”" for question in understood.instead)
-    read = f"Read as: {understood.text}" if understood.text and not query else ""
-    parts = (read, unused and f"not used: {unused}", instead and f"ask instead: {instead}")
-    return "; ".join(filter(None, parts))
+def _reading_lines(run: Run, texts: Texts) -> Iterator[str]:
+    """How the question was read, where no query says so; what of it was not used; what can be asked instead."""
+    outcome = run.outcome
+    read, none = outcome.understood or Understood(), outcome.status == "no answer"
+    numbers = [one.about.split(", ") for one in outcome.doubts if one.kind == "number"]
+    unused = [word for word in dict.fromkeys(chain(read.unused, *numbers)) if word not in outcome.note]
+    if read.text and not outcome.query:
+        yield texts("read.as", text=read.text)
+    if unused:
+        words = ", ".join(texts("read.word", word=word) for word in unused)
+        yield texts("read.unread" if none else "read.unused", words=words)
+    known = EXAMPLES.get(str(run.settings.get("kb")), ()) if none and run.model == OFFLINE else ()
+    nearest = sorted(known, key=lambda one: -relevance(run.question, [one])[0])[:3]
+    if instead := read.instead or nearest:
+        yield "\n  ".join((texts("read.instead"), *instead))
+
+
+def _doubt_line(doubt: Doubt, run: Run, texts: Texts) -> str:
+    """What speaks against the answer; in English where the language has no words for it."""
+    if doubt.kind == "copy":
+        return texts("copy.part", kb="Wikidata" if is_mirror(run.kb) else run.settings.get("kb"))
+    key = f"doubt.{doubt.kind}"
+    return texts(key, **doubt.values) if key in texts.book else doubt.text
 
 
 def _answer_lines(run: Run) -> RenderableType:
-    outcome = run.outcome
-    gave_up = outcome.stop == "gave up" and outcome.note  # which says why
+    outcome, texts = run.outcome, Texts(run.language)
+    told = outcome.note or outcome.stop == "finish"  # why there is none
     head = {
         "answered": ("", ""),
-        "best effort": ("Out of budget; the best found so far: ", "bold yellow"),
-        "no answer": ("No answer was found. " if gave_up else f"{outcome.nothing} ", "bold red"),
-        "refused": ("The model refused. ", "bold red"),
-        "failed": ("" if outcome.note == ON_REQUEST else "The run failed. ", "bold red"),
+        "best effort": (texts("answer.best_effort"), "bold yellow"),
+        "no answer": (texts("answer.no_answer") if told else outcome.nothing, "bold red"),
+        "refused": (texts("answer.refused"), "bold red"),
+        "failed": ("" if outcome.note == ON_REQUEST else texts("answer.failed"), "bold red"),
     }[outcome.status]
-    parts: list[RenderableType] = [Text.assemble(head, (printable(outcome.text), "bold"))]
-    if outcome.note:
-        parts.append(Text(printable(outcome.note), style="yellow"))
+    parts: list[RenderableType] = [Text(" ").join(filter(None, (Text(*head), Text(printable(outcome.text), "bold"))))]
+    name = kb_of(outcome.query)[0]
+    if note := outcome.note.removeprefix(said_from(name, "")).strip():  # the line of what was asked says it
+        parts.append(Text(printable(note), style="yellow"))
     if outcome.absence:
         parts.append(Text(printable(absence_text(outcome.absence, run.language)), style="yellow"))
-    if outcome.understood and (line := _understood_line(outcome.understood, outcome.query)):
-        parts.append(Text(printable(line), style="dim"))
-    parts += [Text(f"Doubt: {printable(doubt.text)}", style="yellow") for doubt in outcome.doubts]
-    if outcome.status == "no answer" and run.model == OFFLINE and (known := EXAMPLES.get(str(run.settings.get("kb")))):
-        nearest = sorted(known, key=lambda one: -relevance(run.question, [one])[0])
-        parts.append(Text("\n  ".join(("Questions that are answered here:", *nearest[:3])), style="dim"))
+    parts += [Text(printable(line), style="dim") for line in _reading_lines(run, texts)]
+    doubts = [_doubt_line(doubt, run, texts) for doubt in outcome.doubts if doubt.kind != "number"]
+    parts += [Text(f"! {printable(line)}", style="yellow") for line in doubts]
     if outcome.error:
         parts.append(Text(printable(outcome.error), style="dim"))
     if outcome.table is not None and outcome.table.boolean is not None:
-        parts.append(Text(str(outcome.table.boolean), style="bold"))
+        parts.append(Text(texts("cell.yes" if outcome.table.boolean else "cell.no"), style="bold"))
     elif outcome.table is not None and outcome.ranking is None:
-        parts.append(table_lines(outcome.table))
+        parts.append(table_lines(outcome.table, texts))
     if outcome.ranking is not None and outcome.ranking.nodes:
         parts.append(ranking_lines(outcome.ranking))
     if words := verbalize_answer(outcome.query, outcome.table, run.language):
@@ -192,17 +208,22 @@ def _answer_lines(run: Run) -> RenderableType:
     return Group(*parts)
 
 
-def table_lines(table: AnswerTable) -> RenderableType:
-    """The first rows of a table, ids with their labels."""
+def table_lines(table: AnswerTable, texts: Texts | None = None) -> RenderableType:
+    """The first rows of a table, ids with their labels, and how many there are; in English without ``texts``."""
+    rows = [[readable_text(cell, table, 200) for cell in row] for row in table.rows[:ROWS]]
+    texts, count = texts or Texts("en"), len(table.rows)
+    total = texts("rows.some", first=1, last=ROWS, total=count) if count > ROWS else texts("rows.all", n=count)
+    return Group(_grid(table.columns, rows), Text(total, style="dim"))
+
+
+def _grid(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     grid = Table(show_header=True, header_style="bold")
-    for column in table.columns:
-        grid.add_column(Text(printable(column)), overflow="fold")
-    for row in table.rows[:ROWS]:
-        grid.add_row(*(Text(printable(readable_text(cell, table, 200))) for cell in row))
-    total = f"{len(table.rows)} row{'s' if len(table.rows) != 1 else ''}"
-    if len(table.rows) > ROWS:
-        total += f", the first {ROWS} shown"
-    return Group(grid, Text(total, style="dim"))
+    for column in columns:
+        number = column in ("rank", "score")
+        grid.add_column(Text(printable(column)), overflow="fold", justify="right" if number else "left")
+    for row in rows:
+        grid.add_row(*(Text(printable(cell)) for cell in row))
+    return grid
 
 
 _BASIS: Mapping[str, str] = MappingProxyType({"": "knowledge base", "generated": "the model's own word"})
@@ -214,19 +235,13 @@ def ranking_lines(ranking: Ranking) -> RenderableType:
     worded = any(node.basis for node in chosen.nodes)
     scores = ["score"] if ranking.scored else []
     columns = ["rank", "name", "id", "type", *scores, *(["basis"] if worded else [])]
-    grid = Table(show_header=True, header_style="bold")
-    for column in columns:
-        grid.add_column(column, overflow="fold", justify="right" if column in ("rank", "score") else "left")
-    for record in chosen.records()[:ROWS]:
-        shown = record | {"basis": _BASIS[record["basis"]]}
-        grid.add_row(*(Text(printable(str(shown[column]))) for column in columns))
-    lines: list[RenderableType] = [grid]
+    shown = [record | {"basis": _BASIS[record["basis"]]} for record in chosen.records()[:ROWS]]
+    lines: list[RenderableType] = [_grid(columns, [[str(one[column]) for column in columns] for one in shown])]
     if len(chosen) > ROWS:
         lines.append(Text(f"{len(chosen)} nodes, the first {ROWS} shown", style="dim"))
     if len(ranking) > len(chosen):
-        more = len(ranking) - len(chosen)
-        seen = f"{more} more node{'s' if more != 1 else ''} seen on the way: --csv and --json have them"
-        lines.append(Text(seen, style="dim"))
+        more = plural(len(ranking) - len(chosen), "more node")
+        lines.append(Text(f"{more} seen on the way: --csv and --json have them", style="dim"))
     return Group(*lines)
 
 
@@ -252,20 +267,31 @@ def run_line(run: Run) -> dict[str, Any]:
     return {**about, "question": run.question, "status": outcome.status, "answer": outcome.text}
 
 
+def asked_words(run: Run) -> str:
+    """What was asked; of several which one answered, and which were not asked."""
+    answering = kb_of(run.outcome.query)[0]
+    if not answering:
+        return f"asked: {run.settings.get('kb')}"
+    calls = [step.call for step in run.steps if step.call.tool not in (FINISH, show_rows.__name__)]
+    asked = {str(call.arguments.get("kb", ALL)) for call in calls}
+    left = [name for name in run.kb.get("kbs", ()) if asked.isdisjoint((name, ALL))]
+    return f"from: {answering}" + (f"; not asked: {', '.join(left)}" if left else "")
+
+
 def spent_words(run: Run) -> str:
     """What a run took: steps, time, and where a model was asked its calls, tokens and cost."""
-    parts = [f"{len(run.path)} step{'s' if len(run.path) != 1 else ''}"]
+    parts = [plural(len(run.path), "step")]
     parts += [f"{count} {how}" for how, count in off_path(run).items() if count]
     parts.append(f"{run.seconds:.1f} s")
     if asked := sum(run.requests.values()):
-        parts.append(f"{asked} request{'s' if asked != 1 else ''}")
+        parts.append(plural(asked, "request"))
     if run.usage.calls:
-        calls = f"{run.usage.calls} model call{'s' if run.usage.calls != 1 else ''}"
+        calls = plural(run.usage.calls, "model call")
         cached = f" ({run.usage.cached:,} of them cached)" if run.usage.cached else ""
         parts.append(f"{calls}, {run.usage.prompt:,}{cached} + {run.usage.completion:,} tokens")
         parts.append(f"${run.cost:.4f}" if run.cost is not None else "cost not known (setting prices)")
         if run.usage.kept:
-            parts.append(f"{run.usage.kept} replies kept from before, counted as when they were made")
+            parts.append(f"replies kept from before, counted as when they were made: {run.usage.kept}")
     return ", ".join(parts)
 
 
@@ -360,23 +386,9 @@ _MOST_PER_ROW = 10
 _MOST_OTHERS = 3
 
 
-@cache
-def _phrases() -> dict[str, dict[str, SimpleNamespace]]:
-    found = tomllib.loads(files("kbnav.apps").joinpath("phrases.toml").read_text(encoding="utf-8"))
-    return {
-        part: {language: SimpleNamespace(**words) for language, words in some.items()} for part, some in found.items()
-    }
-
-
-def phrases(part: str, language: str) -> SimpleNamespace:
-    """A language's phrases of ``absence``, ``evidence`` or ``bot`` as attributes, else English; ``{}`` is filled."""
-    of_part = _phrases()[part]
-    return of_part.get(language.partition("-")[0].lower(), of_part["en"])
-
-
 def absence_text(absence: Absence, language: str = "en") -> str:
     """The kind in a sentence, why that is, and what has matches in place of the part that has none."""
-    kind: str = vars(phrases("absence", language))[absence.kind]
+    kind = Texts(language)(f"absent.{absence.kind.replace(' ', '_')}")
     instead = f"({absence.instead})" if absence.instead and absence.instead not in absence.text else ""
     return " ".join(filter(None, (kind, absence.text, instead)))
 
@@ -448,7 +460,7 @@ def evidence_data(
             "qualifiers": [pair(link) for link in one.qualifiers],
             "references": [[pair(link) for link in links] for links in one.references],
             "others": [cell(other) for other in one.others],
-            "lower": one.lower,
+            "lower": len(one.lower),
             "chain": one.chain,
             "source": one.source,
         }
@@ -463,11 +475,17 @@ def evidence_data(
     }
 
 
+def property_name(name: str, table: AnswerTable) -> str:
+    """The label of a property that is told by its id or IRI, else the words of its IRI, else its id."""
+    known = table.labels.get(name) or table.label(Term("uri", name))
+    return known or (label_from_iri(name) if "/" in name or ":" in name else name)
+
+
 class _Telling:
     """The labels that its ids and IRIs are told by."""
 
     def __init__(self, found: Provenance, table: AnswerTable, language: str) -> None:
-        self._labels, self._copy = found.labels, found.copy
+        self._copy = found.copy
         self._words = phrases("evidence", language)
         self._table = AnswerTable(labels=found.labels, prefixes=table.prefixes, concept_base=table.concept_base)
 
@@ -475,7 +493,7 @@ class _Telling:
         words = self._words
         if one.source == "document":
             return str(words.document.format(subject=self._value(one.subject), text=one.value.value))
-        told = f"{self._value(one.subject)} — {self._property(one.property)} — {self._value(one.value)}"
+        told = f"{self._value(one.subject)} — {property_name(one.property, self._table)} — {self._value(one.value)}"
         if one.chain or one.source == "generated":
             return f"{told}; {words.chain if one.chain else words.generated}"
         return "; ".join((told, *self._more(one)))
@@ -485,22 +503,18 @@ class _Telling:
         if said := words.ranks.get(one.rank):
             yield said
         yield from map(self.pair, one.qualifiers)
-        if one.others:
-            values = ", ".join(map(self._value, one.others[:_MOST_OTHERS]))
-            more = len(one.others) > _MOST_OTHERS
-            yield words.beside.format(values=words.others.format(values=values) if more else values)
-        if one.lower:
-            yield words.lower.format(count=f"{one.lower:,}")
+        for said, others in ((words.beside, one.others), (words.lower, one.lower)):
+            if others:
+                values = ", ".join(map(self._value, others[:_MOST_OTHERS]))
+                more = len(others) > _MOST_OTHERS
+                yield said.format(values=words.others.format(values=values) if more else values)
         sources = (", ".join(map(self.pair, links)) for links in one.references)
         told = [words.reference.format(links=source) for source in sources if source]
         if told or one.statement:
             yield " | ".join(told) or (words.no_copied if self._copy else words.no_reference)
 
     def pair(self, link: Link) -> str:
-        return f"{self._property(link.property)}: {self._value(link.value)}"
-
-    def _property(self, name: str) -> str:
-        return self._labels.get(name) or (label_from_iri(name) if "/" in name or ":" in name else name)
+        return f"{property_name(link.property, self._table)}: {self._value(link.value)}"
 
     def _value(self, term: Term) -> str:
         return cell_text(term, self._table, _WIDTH).removesuffix("T00:00:00Z")

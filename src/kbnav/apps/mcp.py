@@ -30,9 +30,9 @@ from kbnav.errors import BadArguments, KbnavError, LimitReached, StopRun
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.cancellation import Cancellation
 from kbnav.retrieval.base import Retriever, attempt, build_retriever
-from kbnav.runs.trajectory import Run, save_run, versions
+from kbnav.runs.trajectory import Run, versions
 from kbnav.sessions.evidence import run_evidence
-from kbnav.sessions.session import ask, use
+from kbnav.sessions.session import ask, saved, use
 from kbnav.settings.model import Settings, Web
 from kbnav.settings.plugins import needs
 from kbnav.settings.systems import SystemEntry, find, retrievers_for, systems, usual_agent
@@ -119,11 +119,7 @@ class LocalBackend:
 
     def _ranked(self, question: str, system: str, cancellation: Cancellation) -> Run:
         retriever, settings = self._built(system)
-        run, failure = attempt(retriever, self.kb, settings, question, cancellation=cancellation)
-        save_run(run, settings.home / "runs")
-        if failure:
-            raise failure
-        return run
+        return saved(attempt(retriever, self.kb, settings, question, cancellation=cancellation), settings)
 
     async def call(
         self,

@@ -12,18 +12,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
 from kbnav.encoders.base import Vectors, normalised
 from kbnav.encoders.minilm import OnnxTexts, onnx_installed
 from kbnav.errors import DataError, UsageError
+from kbnav.runs.journal import Strict, read_document, write_whole
 from kbnav.settings.plugins import missing
 
 CARD = "card.json"
 MODEL = "model"
 """The folder beside the card that holds what was trained."""
 FORMAT = 1
-ModelKind = Literal["dense", "qagnn", "fuse"]
+ModelKind = Literal["dense", "qagnn", "fuse", "ranker", "seq2seq"]
 
 
 TOKENIZER = "tokenizer.json"
@@ -31,49 +30,54 @@ EXPORTED, SIDES = "exported.json", ("query", "document")
 """Beside a model that onnxruntime reads too: what it reads and, of two encoders, which one is which."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Question(_Strict):
+class Question(Strict):
     """A question of a training: its id, and its text's digest, by which it is known under another id."""
 
     id: str
     text: str
 
 
-class Card(_Strict):
-    """``card.json``."""
+class Card(Strict):
+    """``card.json``; planners have what they are bound to and how they were trained, and the rest is empty."""
 
     format: int = FORMAT
     kind: ModelKind
     skb: str
     schema_sha256: str
     """Of the types and relations of the SKB: what the folder is bound to."""
-    relations: bool
+    relations: bool = False
     """Whether the documents it learned from have their relations at their ends."""
     base: str
-    """The model that the training began with, as it was named."""
-    base_sha256: str
+    """The model that the training began with, as it was named; of a ``ranker`` the encoder."""
+    base_sha256: str = ""
     settings: dict[str, Any]
-    data: dict[str, str]
+    data: Mapping[str, str] = {}
     """SHA-256 of the questions' files, by the names of their datasets."""
-    training: tuple[Question, ...]
-    validation: tuple[Question, ...]
-    epochs: float
+    training: tuple[Question, ...] = ()
+    validation: tuple[Question, ...] = ()
+    epochs: float = 0
     """That were trained, of which the best is kept."""
-    best_epoch: float
-    pool: int
+    best_epoch: float = 0
+    pool: int = 0
     """Documents among which the validation questions' answers were looked for."""
-    before: dict[str, float]
+    before: Mapping[str, float] = {}
     """Scores on the validation questions before any training."""
-    after: dict[str, float]
-    seconds: float
+    after: Mapping[str, float] = {}
+    seconds: float = 0
     """Of the training, without the preparation of its data and the vectors of the SKB."""
-    device: str
-    versions: dict[str, str]
+    device: str = "cpu"
+    versions: Mapping[str, str] = {}
     files: dict[str, str]
     """SHA-256 of each file of the model."""
+
+    @property
+    def seen(self) -> tuple[Question, ...]:
+        """The questions that were learned from or chosen by."""
+        return (*self.training, *self.validation)
+
+    def write(self, folder: Path) -> None:
+        """Write it, as the last of its folder. Raises UsageError."""
+        write_whole(folder / CARD, self.model_dump_json(indent=1) + "\n")
 
     @property
     def digest(self) -> str:
@@ -83,17 +87,9 @@ class Card(_Strict):
 
 def read_card(folder: Path, *kinds: ModelKind) -> Card:
     """The card of a trained folder, of one of these kinds where some are named. Raises UsageError, DataError."""
-    path = folder / CARD
-    try:
-        card = Card.model_validate_json(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError) as error:
-        begun = "its training is not over, and the same command continues it" if folder.is_dir() else "no such folder"
-        raise UsageError(f"{folder} holds nothing trained: {begun} (there is no {CARD})") from error
-    except (OSError, ValidationError) as error:
-        first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-        raise DataError(f"{path}: not the card of a training: {first}") from error
-    if card.format > FORMAT:
-        raise DataError(f"{path}: format {card.format} is newer than {FORMAT}, the newest this version reads")
+    begun = "its training is not over, and the same command continues it" if folder.is_dir() else "no such folder"
+    missing = f"{folder} holds nothing trained: {begun} (there is no {CARD})"
+    card: Card = read_document(folder / CARD, Card, missing, FORMAT)
     if kinds and card.kind not in kinds:
         raise UsageError(f"{folder} was trained as {card.kind}, not as {' or '.join(kinds)}")
     return card

@@ -12,7 +12,6 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,12 +27,12 @@ from kbnav.evaluation.datasets.formats import HUMAN_TOP_V, is_human, names_only
 from kbnav.evaluation.metrics.statistics import Spread
 from kbnav.evaluation.records import (
     GOLD,
+    INFO,
     SCORES,
     GoldAnswer,
     RunInfo,
     SavedRun,
     read_gold,
-    read_info,
     read_saved_run,
 )
 from kbnav.evaluation.runner import (
@@ -51,7 +50,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.models.prices import known_prices, list_prices, price_of
 from kbnav.runs.journal import write_whole
-from kbnav.runs.trajectory import to_json, versions
+from kbnav.runs.trajectory import now, to_json, versions
 from kbnav.settings import systems
 from kbnav.settings.model import OFFLINE, Settings, load_settings
 from kbnav.settings.plugins import missing
@@ -238,7 +237,7 @@ def evaluate(
         if any(one.table is not None for one in answers.values()) and not find_spec("scipy"):
             raise missing("scoring tables", "scipy", extra="eval")
         if named := sum(map(names_only, questions)):
-            what = f"{named} of {len(questions)} questions have names or numbers as stored answers"
+            what = f"{named} of {len(questions)} questions have names as stored answers"
             _log.warning("%s: kbnav eval score %s --by labels compares them", what, folder)
         texts = {question.id: question.text(plan.language) for question in questions}
         unknown = [answers[name] for name in texts if not answers[name].known]
@@ -266,7 +265,7 @@ def evaluate(
             settings=settings.public(),
             versions=versions(),
             prompts=dict(system.prompts),
-            started=datetime.now(UTC).isoformat(timespec="seconds"),
+            started=now(),
             sample=plan.sampling,
             from_gold=options.from_gold,
             topics={"most": golden.TOPICS, "seed": plan.seed} if options.from_gold == "results" else {},
@@ -298,7 +297,7 @@ def _with_gold(
         candidates = candidates[: plan.limit]
     answers: Mapping[str, GoldAnswer]
     if plan.gold:
-        copy = folder / GOLD if read_info(folder) is None else None  # what a kill left is no part of a run
+        copy = folder / GOLD if not (folder / INFO).exists() else None  # what a kill left is no part of a run
         source = golden.gold_file(plan.gold, plan.dataset.name)
         answers = golden.take_gold(plan.dataset, candidates, source, copy)
     else:
@@ -333,30 +332,36 @@ def score_folder(folder: Path, run: SavedRun | None = None, metrics: Sequence[st
 
 
 class Variant(NamedTuple):
-    """One value of one option: its name, which is that of its folder, and the options of its run."""
+    """One run of a sweep: its name, which is that of its folder, its options, and what is left out of the system."""
 
     name: str
-    option: str
-    value: str
     options: Mapping[str, Any]
+    without: str = ""
 
 
-def variants(vary: Sequence[str], fixed: Mapping[str, Any]) -> list[Variant]:
-    """The values of each ``NAME=VALUE,VALUE…``, with the ``fixed`` options beside; ``+`` adds options of one value.
+def variants(vary: Sequence[str], without: Sequence[str], system: str, fixed: Mapping[str, Any]) -> list[Variant]:
+    """A run for each value of each ``NAME=VALUE,VALUE…``, and for each of ``without`` one beside a whole one.
 
-    As in ``planner=ranker+trained=my.planner``. Raises UsageError for what is no pair, and for a value given twice.
+    The ``fixed`` options stand beside the value, and ``+`` adds options of one value, as in
+    ``planner=ranker+trained=my.planner``. Raises UsageError for what is no pair, an option that the system does not
+    have, and a value given twice.
     """
-    found: list[Variant] = []
+    if not vary and not without:
+        raise UsageError("give --vary or --without: what the runs differ by")
+    if vary and not system:
+        raise UsageError("say whose options are varied, as in --system pasemiqa (see kbnav systems)")
+    found = [Variant("full", fixed)] if without else []
+    found += [Variant(f"without-{names.replace(',', '-')}", fixed, names) for names in without]
     for given in vary:
         option, values = _pair(given, f"--vary takes name=value,value, not {given!r}")
         for value in filter(None, map(str.strip, values.split(","))):
             plain, *own = value.split("+")
             more = dict(_pair(one, f"behind + stands name=value, not {one!r}") for one in own)
-            options = {**fixed, option: plain, **more}
-            found.append(Variant(f"{option}={value}".replace("/", "_"), option, value, options))
+            options = systems.find(system).read({**fixed, option: plain, **more})
+            own_name = f"{option}={value}".replace("/", "_")
+            found.append(Variant(own_name, options.model_dump(mode="json", exclude_unset=True)))
     names = [one.name for one in found]
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
+    if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"--vary has {twice[0]} twice")
     return found
 
@@ -377,8 +382,8 @@ _TOOK = ("seconds", "calls", "tokens", "cost")
 """What a question took, behind the scores in every row."""
 
 
-def sweep_row(variant: Variant, runs: Sequence[Path]) -> dict[str, Any]:
-    """What came of a value: every mean, and its deviation as ``_sd``, None where there is none.
+def sweep_row(name: str, runs: Sequence[Path]) -> dict[str, Any]:
+    """What came of the runs of a variant: every mean, and its deviation as ``_sd``, None where there is none.
 
     With one run, seconds, calls, tokens and cost are spread over its questions and scores have no deviation; with
     several, every number is the mean of the runs' means, spread over the runs. ``calls_replayed`` counts the calls that
@@ -397,9 +402,7 @@ def sweep_row(variant: Variant, runs: Sequence[Path]) -> dict[str, Any]:
         "cost": _spread(costs) if known else (None, None),
     }
     return {
-        "name": variant.name,
-        "option": variant.option,
-        "value": variant.value,
+        "name": name,
         "runs": len(saved),
         "questions": scores[0].questions,
         **{key: number for name, (mean, sd) in spreads.items() for key, number in ((name, mean), (f"{name}_sd", sd))},

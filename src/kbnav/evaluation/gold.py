@@ -7,10 +7,10 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
+from kbnav.answers.language import plural
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import FATAL, DataError, QuerySyntaxError, StopRun, TellModel, UsageError
 from kbnav.evaluation.datasets import Dataset, Question
@@ -19,6 +19,7 @@ from kbnav.evaluation.runner import Patience, kb_state, side_by_side
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.runs.journal import json_line, open_journal, write_whole
+from kbnav.runs.trajectory import now
 from kbnav.settings.systems import GIVEN, FromGold, kb_kind
 
 Listener = Callable[[int, int], None]
@@ -50,7 +51,7 @@ def collect_gold(
     Raises UsageError where the file belongs to another dataset or knowledge base, or there is none for a query, StopRun
     where the service is down.
     """
-    head = GoldInfo(dataset.name, dataset.sha256, kb_state(kb) if kb else {}, _now())
+    head = GoldInfo(dataset.name, dataset.sha256, kb_state(kb) if kb else {}, now())
     known = _read_answers(path, head)
     done = {one.id for one in known.values() if not (retry_failed and one.error)}
     wanted = [question for question in questions if question.id not in done]
@@ -90,7 +91,8 @@ def take_gold(
         raise UsageError(f"{source} has gold answers of another {head.dataset or 'dataset'} than the one given")
     missing = [question.id for question in questions if question.id not in answers]
     if missing:
-        raise UsageError(f"{source} has no gold answer of {len(missing)} questions, the first is {missing[0]}")
+        count = plural(len(missing), "question")
+        raise UsageError(f"{source} has no gold answer of {count}, the first is {missing[0]}")
     taken = {question.id: answers[question.id] for question in questions}
     if copy:
         write_whole(copy, b"".join(map(json_line, (head, *taken.values()))))
@@ -177,7 +179,7 @@ def _without_asking(question: Question, stored: bool, language: str, kb: Knowled
     if question.nodes:
         return GoldAnswer(question.id, text, "stored", query, nodes=question.nodes)
     if stored and question.answers is not None:
-        return GoldAnswer(question.id, text, "stored", query, question.answers)
+        return GoldAnswer(question.id, text, "stored", query, question.answers, plain=bool(question.plain))
     if not query.strip():
         return GoldAnswer(question.id, text, "none", error="the dataset has neither a gold query nor an answer")
     return None
@@ -197,7 +199,7 @@ def run_query(query: str, kb: KnowledgeBase, language: str = "en") -> tuple[Answ
 
 def _ask(question: Question, kb: KnowledgeBase, language: str) -> tuple[GoldAnswer, bool]:
     """Run a gold query; the second value says whether the service, and not the query, was at fault."""
-    now = _now()
+    begun = now()
     table, error, down = run_query(question.query, kb, language)
     answer = GoldAnswer(
         question.id,
@@ -205,15 +207,11 @@ def _ask(question: Question, kb: KnowledgeBase, language: str) -> tuple[GoldAnsw
         "query",
         question.query,
         table=None if table is None else replace(table, labels={}),
-        recorded=now,
+        recorded=begun,
         error=error,
         ordered=bool(question.meta.get("ordered")),
     )
     return answer, down
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def given_of_gold(

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean, quantiles
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ from kbnav.evaluation.datasets import Dataset, Question
 from kbnav.knowledge.base import Value
 from kbnav.knowledge.skb.exploring import Explorer
 from kbnav.runs.journal import Journal, open_journal, read_journal
+from kbnav.runs.trajectory import now
 
 ASPECTS = ("naturalness", "diversity", "practicality")
 LOWEST, NEUTRAL, HIGHEST = 1, 3, 5
@@ -28,10 +28,6 @@ CANDIDATES = 20
 """Nodes that are shown to the writer of a question, who marks those that answer it as well."""
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _NAME = re.compile(r"(?<=[\w,;:] )[A-Z][\w'’.-]* [A-Z][\w'’.-]*")
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 @dataclass(frozen=True)
@@ -110,7 +106,7 @@ class Collection:
             self.explorer.skb.number(one)
         if not question.strip():
             raise UsageError("the question is empty")
-        meta = {"by": who, "when": _now(), "kb": self.explorer.kb.name, "node": node_id, "looked_at": list(looked_at)}
+        meta = {"by": who, "when": now(), "kb": self.explorer.kb.name, "node": node_id, "looked_at": list(looked_at)}
         nodes = tuple(dict.fromkeys((node_id, *others)))
         with self._lock:
             made = Collected(f"human-{len(self._known) + 1}", " ".join(question.split()), nodes, meta)
@@ -174,7 +170,7 @@ class Judging:
         if wrong or dataset not in self.datasets:
             raise UsageError(f"not rated from {LOWEST} to {HIGHEST}: {', '.join(wrong) or dataset}")
         ids = tuple(one.id for one in self.sample(dataset, who))
-        made = Rating(dataset, who, _now(), ids, **{aspect: given[aspect] for aspect in ASPECTS}, note=note.strip())
+        made = Rating(dataset, who, now(), ids, **{aspect: given[aspect] for aspect in ASPECTS}, note=note.strip())
         with self._lock:
             self._journal.append(made)
             self._known.append(made)

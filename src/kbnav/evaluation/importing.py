@@ -6,14 +6,12 @@ They are a table of question and query, or of question and answers; or what SPIN
 from __future__ import annotations
 
 import logging
-import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kbnav.answers.tables import AnswerTable, Cell, Ranking, Term
+from kbnav.answers.tables import AnswerTable, Ranking
 from kbnav.errors import UsageError
 from kbnav.evaluation import gold as golden
 from kbnav.evaluation.datasets import Dataset, Question
@@ -21,7 +19,7 @@ from kbnav.evaluation.datasets.formats import own_answer, stored_answer, table_r
 from kbnav.evaluation.datasets.records import File, Record
 from kbnav.evaluation.records import GOLD, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo
 from kbnav.evaluation.runner import Patience, begin_run, kb_state, side_by_side
-from kbnav.evaluation.scoring import NAMED, in_other_words, number_in
+from kbnav.evaluation.scoring import NAMED, as_in_gold, in_other_words
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.runs.journal import open_journal
 from kbnav.runs.trajectory import FINISH, QUERY, Call, Outcome, Run, Step
@@ -37,8 +35,6 @@ _TOOLS: Mapping[str, tuple[str, str]] = {
     "stop": (FINISH, ""),
 }
 """Tool and argument for each action of a SPINACH recording."""
-_DATE = re.compile(r"\+?(-?\d{4,}-\d\d-\d\d)(?:T00:00:00(?:\.0+)?(?:Z|\+00:00)?)?")
-_POINT = re.compile(r"(?:<\S+>\s*)?POINT\s*\(\s*([+-]?\d+(?:\.\d+)?)\s+([+-]?\d+(?:\.\d+)?)\s*\)", re.IGNORECASE)
 _ONE_OF = ("sparql", "answers", "nodes")
 """Fields of a prediction."""
 _ANSWER = (list, bool, type(None))
@@ -86,7 +82,7 @@ def import_table(
         answers = dict(golden.collect_gold(dataset, asked, kb, file, stored=True, jobs=jobs))
     for one, outcome in stated.items():
         if outcome.table and (truth := answers[one].table) and own_answer(found[one])[1]:
-            stated[one] = replace(outcome, table=_as_in_gold(outcome.table, truth))
+            stated[one] = replace(outcome, table=as_in_gold(outcome.table, truth))
     if named := [one for one, outcome in stated.items() if in_other_words(outcome.table, answers[one].table)]:
         _log.warning("questions with %s: %d, the first is %s", NAMED, len(named), named[0])
     _warn_of_nodes([one.ranking for one in stated.values() if one.ranking], answers.values(), kb)
@@ -187,32 +183,6 @@ def _stated(record: Record, *, ranked: bool) -> Outcome:
     if table is None or (not plain and table.boolean is None and not table.columns):
         return Outcome("no answer", "finish", table=AnswerTable(("answer",), ()))
     return Outcome("answered", "finish", table=table)
-
-
-def _as_in_gold(table: AnswerTable, gold: AnswerTable) -> AnswerTable:
-    """The table with the gold answer's cells in place of plain values that mean the same, each as often as it is there.
-
-    A number equals a number, a date the midnight of that day, a point that of the same coordinates, and a text the
-    literal of that text, whatever its datatype and language.
-    """
-    wanted: defaultdict[object, list[Term]] = defaultdict(list)
-    for cell in (cell for row in reversed(gold.rows) for cell in reversed(row) if cell):
-        wanted[_meaning(cell.value)].append(cell)
-
-    def same(cell: Cell) -> Cell:
-        found = wanted.get(_meaning(cell.value), []) if cell else []
-        return cell if not found else found.pop() if len(found) > 1 else found[0]
-
-    return AnswerTable(table.columns, tuple(tuple(map(same, row)) for row in table.rows))
-
-
-def _meaning(value: str) -> object:
-    if (number := number_in(value)) is not None:
-        return number
-    if date := _DATE.fullmatch(value):
-        return date[1]
-    point = _POINT.fullmatch(value)
-    return (float(point[1]), float(point[2])) if point else value
 
 
 def import_spinach(predictions: Path, dataset: Dataset, out: Path, *, trajectories: Path | None = None) -> RunInfo:

@@ -16,11 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import TypeAdapter, ValidationError
-
 from kbnav.answers.tables import AnswerTable
-from kbnav.errors import DataError, UsageError
-from kbnav.runs.journal import read_file, read_journal
+from kbnav.errors import DataError
+from kbnav.runs.journal import read_document, read_journal
 from kbnav.runs.trajectory import Run
 from kbnav.settings.systems import GIVEN, FromGold
 
@@ -107,6 +105,8 @@ class GoldAnswer:
     nodes: tuple[str, ...] = ()
     recorded: str = ""
     error: str = ""
+    plain: bool = False
+    """Whether it is ids, numbers, days and texts as somebody wrote them, without datatypes."""
     ordered: bool = False
     """Whether the order of the rows is a part of the answer, as the dataset has it."""
 
@@ -139,26 +139,15 @@ class SavedRun:
 def read_saved_run(folder: Path) -> SavedRun:
     """Read a run's folder, also while it is being written. Raises UsageError, DataError."""
     info = read_info(folder)
-    if info is None:
-        raise UsageError(f"no run in {folder}: it is not a folder with a {INFO}")
     gold_info, gold = read_gold(folder / GOLD)
     return SavedRun(info, gold_info, gold, read_records(folder))
 
 
-def read_info(folder: Path) -> RunInfo | None:
-    """What was run in a folder; None where nothing was yet. Raises UsageError, DataError."""
-    path = folder / INFO
-    try:
-        info: RunInfo = TypeAdapter(RunInfo).validate_json(read_file(path))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValidationError as error:
-        raise DataError(f"{path}: not a run: {error.errors()[0]['msg']}") from error
-    if info.format != FORMAT:
-        raise DataError(f"{path}: format {info.format}; this version reads {FORMAT}")
-    return info
+def read_info(folder: Path) -> RunInfo:
+    """What was run in a folder. Raises UsageError, DataError."""
+    missing = f"no run in {folder}: it is not a folder with a {INFO}"
+    found: RunInfo = read_document(folder / INFO, RunInfo, missing, FORMAT)
+    return found
 
 
 def read_records(folder: Path) -> dict[str, QuestionRecord]:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -22,7 +21,7 @@ from kbnav.knowledge.ray_cluster import Pool, connected, for_workers, share_of
 from kbnav.retrieval.base import Retriever, model_name, refuse_seen
 from kbnav.retrieval.base import attempt as attempt_ranking
 from kbnav.runs.journal import open_journal, write_whole
-from kbnav.runs.trajectory import Attempt, Outcome, Run, to_json
+from kbnav.runs.trajectory import Attempt, Outcome, Run, now, to_json
 from kbnav.settings import systems
 from kbnav.settings.model import OFFLINE, Settings
 
@@ -136,12 +135,12 @@ class Progress:
 
 def begin_run(folder: Path, info: RunInfo) -> RunInfo:
     """Write ``run.json``, or check that the run in the folder is the same. Raises UsageError naming what differs."""
-    old = read_info(folder)
-    if old is None:
+    if not (folder / INFO).exists():
         write_whole(folder / INFO, to_json(info) + "\n")
         return info
-    before, now = _identity(old), _identity(info)
-    changed = [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]
+    old = read_info(folder)
+    before, after = _identity(old), _identity(info)
+    changed = [name for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name)]
     if changed:
         raise UsageError(f"{folder} holds a run with another {', '.join(changed)}; choose another folder for this one")
     return old
@@ -231,7 +230,7 @@ def _record(name: str, question: str, system: System, future: Future[Attempt]) -
         failure = raised  # type: ignore[assignment]
         note = f"{type(raised).__name__}: {raised}"
         slim = Run("", question, system.name, system.model, "", (), (), Outcome("failed", "error", note=note))
-        slim = replace(slim, started=datetime.now(UTC).isoformat(timespec="seconds"))
+        slim = replace(slim, started=now())
     if isinstance(failure, FATAL):
         raise failure
     return QuestionRecord(name, slim, type(failure).__name__ if failure else "")

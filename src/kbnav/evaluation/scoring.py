@@ -8,18 +8,18 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from decimal import Decimal
 from pathlib import Path
 from statistics import fmean
 from typing import Literal
 from urllib.parse import quote
 
-from kbnav.answers.tables import AnswerTable, Term
+from kbnav.answers.language import plural
+from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.errors import DataError, UsageError
-from kbnav.evaluation.datasets.formats import HUMAN_LEFT_OUT, is_human
+from kbnav.evaluation.datasets.formats import HUMAN_LEFT_OUT, is_human, meaning, number_in
 from kbnav.evaluation.metrics.ranking import (
     SET_METRIC,
     STARK_METRICS,
@@ -129,7 +129,7 @@ def score_run(run: SavedRun, more: Sequence[str] = ()) -> Scores:
     metrics = tuple(dict.fromkeys((*metrics, *map(str.lower, more))))
     values = _ranking_values(gold, records, metrics, run.candidates) if ranked else []
     if not ranked:
-        tables = [row_major(_table(record), one.table) for one, record in zip(gold, records, strict=True)]
+        tables = [row_major(_table(record, one), one.table) for one, record in zip(gold, records, strict=True)]
         values = [{"f1": one.f1, "em": one.em} for one in tables]
     questions = tuple(
         QuestionScore(one.id, record.run.outcome.status if record else "missing", scores)
@@ -147,7 +147,7 @@ def score_run(run: SavedRun, more: Sequence[str] = ()) -> Scores:
         mode="stark-compat" if run.candidates and ranked else "standard",
         cut=0 if run.candidates else sum(map(_is_cut, gold, records)),
         by=run.by,
-        named=sum(in_other_words(_table(record), one.table) for one, record in zip(gold, records, strict=True)),
+        named=sum(in_other_words(_table(record, one), one.table) for one, record in zip(gold, records, strict=True)),
     )
 
 
@@ -224,13 +224,32 @@ def trec(run: SavedRun) -> tuple[str, str]:
     return "".join(lines), "".join(line(name, 0, one, 1) for name, own in nodes.items() for one in own)
 
 
-def _table(record: QuestionRecord | None) -> AnswerTable | None:
-    return record.run.outcome.table if record else None
+def _table(record: QuestionRecord | None, gold: GoldAnswer) -> AnswerTable | None:
+    """The answer; where the gold answer is plain values, with these in place of literals that mean the same."""
+    table = record.run.outcome.table if record else None
+    return as_in_gold(table, gold.table) if table and gold.plain and gold.table else table
+
+
+def as_in_gold(table: AnswerTable, gold: AnswerTable) -> AnswerTable:
+    """The table with the gold answer's cells in place of plain values that mean the same, each as often as it is there.
+
+    A number equals a number, a date the midnight of that day, a point that of the same coordinates, and a text the
+    literal of that text, whatever its datatype and language.
+    """
+    wanted: defaultdict[object, list[Term]] = defaultdict(list)
+    for cell in (cell for row in reversed(gold.rows) for cell in reversed(row) if cell):
+        wanted[meaning(cell.value)].append(cell)
+
+    def same(cell: Cell) -> Cell:
+        found = wanted.get(meaning(cell.value), []) if cell else []
+        return cell if not found else found.pop() if len(found) > 1 else found[0]
+
+    return replace(table, rows=tuple(tuple(map(same, row)) for row in table.rows))
 
 
 def _means(items: Sequence[tuple[QuestionScore, GoldAnswer, QuestionRecord | None]], metrics: Sequence[str]) -> Means:
     values = {name: sum(score.values[name] for score, _, _ in items) / max(1, len(items)) for name in metrics}
-    tables = [(_table(record), gold.table, gold.ordered) for _, gold, record in items if gold.table is not None]
+    tables = [(_table(record, gold), gold.table, gold.ordered) for _, gold, record in items if gold.table is not None]
     return Means(len(items), values, asdict(text2sparql_scores(tables)) if tables else {})
 
 
@@ -287,8 +306,9 @@ def compare_runs(
         raise UsageError("the runs have no question in common")
     different = [name for name in common if gold_content(a.gold[name]) != gold_content(b.gold[name])]
     if different:
+        count = plural(len(different), "question")
         raise UsageError(
-            f"the runs have different gold answers to {len(different)} questions, the first is {different[0]}: "
+            f"the runs have different gold answers to {count}, the first is {different[0]}: "
             "run both with the same --gold"
         )
     compared, disagreement = [], 0.0
@@ -310,7 +330,6 @@ def gold_content(answer: GoldAnswer) -> object:
     return frozenset(answer.nodes) if table is None else (table.boolean, frozenset(Counter(table.rows).items()))
 
 
-_NUMBER = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?")
 _MIDNIGHT = re.compile(r"(\d{4,}-\d\d-\d\d)t00:00:00z?\Z")
 _ARTICLES = frozenset({"a", "an", "the"})
 _TRUTH: Mapping[str, bool] = {"true": True, "yes": True, "false": False, "no": False}
@@ -340,11 +359,6 @@ def by_labels(folder: Path, run: SavedRun, settings: Settings, kb: str = "") -> 
         return replace(record, run=replace(record.run, outcome=replace(record.run.outcome, table=table)))
 
     return replace(run, gold=gold, records={name: labelled(one) for name, one in run.records.items()}, by="labels")
-
-
-def number_in(text: str) -> Decimal | None:
-    """The number that the text is, as in ``1,500.0``; None where it is none."""
-    return Decimal(text.replace(",", "")) if _NUMBER.fullmatch(text) else None
 
 
 def normalised(text: str) -> str:

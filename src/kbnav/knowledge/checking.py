@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from kbnav.answers.language import plural
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import KbnavError, ServiceError, Stopped, StopRun, TellModel
 from kbnav.knowledge.base import KnowledgeBase, Meter, Shaped, metered
@@ -172,7 +173,7 @@ class _Trial:
         if wanted in known:
             return self._indexed(kb, f"{self._label!r} finds {wanted}")
         if known:
-            return "partly", f"{self._label!r} finds {len(known)} things, and {wanted} is not among them", ""
+            return "partly", f"{self._label!r} finds {plural(len(known), 'thing')}, and {wanted} is not among them", ""
         _, says, remedy = self._indexed(kb, f"{self._label!r}, the name of {wanted}, finds nothing")
         return "fails", says, remedy or self._anew(kb) or self.remedy("search")
 
@@ -198,7 +199,7 @@ class _Trial:
 
     def entry(self, kb: KnowledgeBase) -> Tried:
         entry = kb.get_entry(self._sample(kb))
-        return "works", f"{entry.entity.id} has {len(entry.statements)} statements", ""
+        return "works", f"{entry.entity.id} has {plural(len(entry.statements), 'statement')}", ""
 
     def labels(self, kb: KnowledgeBase) -> Tried:
         wanted = self._sample(kb)
@@ -231,7 +232,7 @@ class _Trial:
 
     def neighbours(self, kb: KnowledgeBase) -> Tried:
         found = kb.search_neighbors(self._sample(kb))
-        return "works", f"{found.total} edges of {found.entity.id}", ""
+        return "works", f"{plural(found.total, 'edge')} of {found.entity.id}", ""
 
     def vectors(self, kb: KnowledgeBase) -> Tried:
         if "vector_query" not in kb.capabilities:

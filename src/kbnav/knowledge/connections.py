@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from typing import Any, ClassVar
 
@@ -10,6 +11,14 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from kbnav.errors import UsageError
+
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
+
+
+def host_name(host: str) -> str:
+    """The name in a Host header, without its port; empty where the header is anything else than these two."""
+    found = _HOST.fullmatch(host)
+    return found["name"].strip("[]").casefold().removesuffix(".") if found else ""
 
 
 def listening(host: str, port: int) -> socket.socket:

@@ -57,7 +57,7 @@ class Evidence:
     ``property`` is a property's id or a predicate's IRI. ``statement`` is the IRI of its node, empty where there is
     none; only then are ``rank``, ``qualifiers`` and ``references`` empty because nothing can be stated. ``chain``: from
     subject to value by a path of any length. ``others`` are values of the same property and rank beside this one;
-    ``lower`` is how many statements of normal rank a preferred one hides. Of a sentence ``property`` is empty.
+    ``lower`` are those of normal rank that a preferred one hides. Of a sentence ``property`` is empty.
     """
 
     subject: Term
@@ -68,7 +68,7 @@ class Evidence:
     qualifiers: tuple[Link, ...] = ()
     references: tuple[tuple[Link, ...], ...] = ()
     others: tuple[Term, ...] = ()
-    lower: int = 0
+    lower: tuple[Term, ...] = ()
     chain: bool = False
     source: Source = "graph"
 
@@ -190,7 +190,9 @@ class _Details:
             qualifiers=tuple(self._links.get(one.statement, ())),
             references=tuple(map(tuple, self._references.get(one.statement, {}).values())),
             others=tuple(dict.fromkeys(other for other in others if other != value)),
-            lower=len({node for other, node, _ in beside if (rank, other) == ("preferred", "normal")}),
+            lower=tuple(
+                dict.fromkeys(stated for other, _, stated in beside if (rank, other) == ("preferred", "normal"))
+            ),
             value=value,
         )
 

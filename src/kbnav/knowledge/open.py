@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kbnav.knowledge.http import HttpClient
     from kbnav.knowledge.several import SeveralKB
     from kbnav.knowledge.skb.kb import SkbKB
+    from kbnav.knowledge.skb.store import SKB
     from kbnav.knowledge.wikidata.kb import WikidataKB
 
 
@@ -114,7 +115,7 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> AbstractContextMan
     if name == "mini" or ((Path(name) / META).is_file() and (Path(name) / NAMES).exists()):
         return _mirror(settings, queries)
 
-    from kbnav.knowledge.skb.lance.tables import is_lance
+    from kbnav.knowledge.skb.schema import folders_beside, is_lance
 
     if name == "demo" or is_lance(name) or is_skb(Path(name)):
         place = str(bundled_skb(settings.home)) if name == "demo" else name
@@ -124,8 +125,6 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> AbstractContextMan
             f"{name} is a folder, but neither an SKB nor a mirror: the {META} that either has is not in it; "
             "`kbnav skb build` and `kbnav mirror build` make them"
         )
-    from kbnav.knowledge.skb.schema import folders_beside
-
     guess = did_you_mean(name, ("mini", "demo", *_LIVE, *settings.sparql, *folders_beside(Path(name))))
     own = "".join(f", {one}" for one in settings.sparql)
     known = f": give wikidata, mini, demo{own}, the folder of an SKB or a mirror, an s3:// address, or a URL"
@@ -240,20 +239,33 @@ def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> Endpoi
     return EndpointKB(source, http, partial(dialect_at, url, source.dialect, http), name, names, settings.services)
 
 
+def open_skb(place: str, home: Path | None = None) -> SKB:
+    """An SKB, wherever it is; tables are fetched below ``home``. Raises as ``SKB.open`` and ``lance.open_tables``."""
+    from kbnav.knowledge.skb.schema import is_lance
+    from kbnav.knowledge.skb.store import SKB
+
+    if not is_lance(place):
+        return SKB.open(place)
+    from kbnav.knowledge.skb.lance import open_tables
+
+    if home is None:
+        raise ValueError(f"{place} is on LanceDB: a home for what is fetched must be given")
+    return open_tables(place, home / "skbs" / "fetched")
+
+
 def _open_skb(settings: Settings, place: str, queries: int = QUERIES) -> SkbKB:
     from kbnav import encoders
     from kbnav.knowledge.skb.kb import SkbKB
-    from kbnav.knowledge.skb.store import SKB, open_store
 
-    store = open_store(place, settings.home)
-    name, key = store.meta.encoder, settings.api_key.get_secret_value()
-    served = name.startswith("openai:")  # any other encoder is found without settings
+    skb = open_skb(place, settings.home)
+    name, key = skb.meta.encoder, settings.api_key.get_secret_value()
     try:
-        encoder = encoders.load(name, base_url=settings.base_url, api_key=key) if served else None
+        if name.startswith("openai:"):  # any other encoder is found without settings
+            skb.encoder = encoders.load(name, base_url=settings.base_url, api_key=key)
     except BaseException:
-        store.close()
+        skb.close()
         raise
-    return SkbKB(SKB(store, encoder), query_timeout=settings.limits.query_timeout, workers=queries)
+    return SkbKB(skb, query_timeout=settings.limits.query_timeout, workers=queries)
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from kbnav.answers.relevance import relevance
 from kbnav.knowledge.base import Edge, Entity, Neighborhood, Share
@@ -15,6 +16,7 @@ _SIMILARITY = 0.5
 """Weight of the similarity of spelling beside that of shared words, which is at most 1."""
 _ALIKE = 0.7
 """Similarity of spelling from which on an edge without a shared word fits."""
+T = TypeVar("T")
 NOTHING_FITS = "No edge matches “{}”: these are one of each property."
 
 
@@ -24,7 +26,7 @@ def neighborhood(
     """The best edges of an entity for a phrase. Without a phrase, or where none fits it, the relations take turns."""
     ranked = rank(candidates, phrase, limit)
     if not ranked and candidates:
-        ranked = tuple(_in_turn([edge for edge, _ in candidates]))[:limit]
+        ranked = tuple(in_turn([edge for edge, _ in candidates], lambda one: (one.direction, one.relation.id)))[:limit]
         if phrase.strip() and len(candidates) > RELATIONS:
             ranked = ranked[:RELATIONS]
             note = " ".join(filter(None, (NOTHING_FITS.format(phrase.strip()), note)))
@@ -80,12 +82,11 @@ def _spelling(phrase: str, names: Sequence[str]) -> float:
     return max(ratios, default=0.0) / 100
 
 
-def _in_turn(found: Iterable[Edge]) -> list[Edge]:
-    """One edge of each relation and direction, then a second of each, and so on."""
-    seen: Counter[tuple[str, str]] = Counter()
+def in_turn(found: Iterable[T], group: Callable[[T], object]) -> list[T]:
+    """One edge of each group, as of a relation and direction, then a second of each, and so on."""
+    seen: Counter[object] = Counter()
     turns = []
     for edge in found:
-        key = (edge.direction, edge.relation.id)
-        turns.append((seen[key], edge))
-        seen[key] += 1
+        turns.append((seen[group(edge)], edge))
+        seen[group(edge)] += 1
     return [edge for _, edge in sorted(turns, key=lambda pair: pair[0])]

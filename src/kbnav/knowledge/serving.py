@@ -10,29 +10,27 @@ default graph and all named graphs as one, and ``GRAPH`` sees named graphs apart
 from __future__ import annotations
 
 import asyncio
-import gzip
 import ipaddress
-import re
 import shutil
 import tempfile
 import threading
-import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Self, cast
+from typing import Any, Self
 from urllib.parse import parse_qsl
 
 import uvicorn
-from pyoxigraph import RdfFormat, Store
+from pyoxigraph import Store
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, Router
 
-from kbnav.errors import DataError, KbnavError, QueryRefused, QuerySyntaxError, UsageError
-from kbnav.knowledge.connections import Deadlines, listening
+from kbnav.errors import KbnavError, QueryRefused, QuerySyntaxError
+from kbnav.knowledge.connections import Deadlines, host_name, listening
+from kbnav.knowledge.skb.importers.rdf import opened, rdf_format
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
 from kbnav.knowledge.wikidata.mirror.mirror import BROKEN, MEMORY_LIMIT, QUERY_TIMEOUT, run_query
 from kbnav.knowledge.wikidata.mirror.pool import Form, Gone, QueryError, QueryPool
@@ -42,7 +40,6 @@ MOST_CONNECTIONS = 128
 MOST_FORM = 1 << 20
 """Bytes of a request's parameters."""
 _IDLE_SECONDS = 60
-_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 _ROW_FORMS: Mapping[str, Form] = {
     **dict.fromkeys(("application/sparql-results+json", "application/json", "json"), "json"),
     **dict.fromkeys(("application/sparql-results+xml", "application/xml", "xml"), "xml"),
@@ -124,12 +121,11 @@ class _App:
             await failure(error.status_code, error.detail, error.headers)(scope, receive, send)
 
     def _is_named(self, host: str) -> bool:
-        found = _HOST.fullmatch(host)
-        name = found["name"].casefold() if found else ""
+        name = host_name(host)
         if name == "localhost" or name in self._names:
             return True
         try:
-            ipaddress.ip_address(name.strip("[]"))
+            ipaddress.ip_address(name)
         except ValueError:
             return False
         return True
@@ -243,17 +239,6 @@ def _choose(forms: Mapping[str, Form], wanted: Sequence[str], default: Form) -> 
     return next((forms[name] for name in wanted if name in forms), default)
 
 
-FORMATS: Mapping[str, RdfFormat] = {
-    ".ttl": RdfFormat.TURTLE,
-    ".nt": RdfFormat.N_TRIPLES,
-    ".nq": RdfFormat.N_QUADS,
-    ".trig": RdfFormat.TRIG,
-    ".rdf": RdfFormat.RDF_XML,
-    ".owl": RdfFormat.RDF_XML,
-    ".xml": RdfFormat.RDF_XML,
-    ".jsonld": RdfFormat.JSON_LD,
-}
-"""Formats by the end of a file's name, which may have ``.gz`` behind it."""
 _PREFIXES = {name: iri for name, iri in STANDARD_PREFIXES.items() if "wikidata" not in iri and "bigdata" not in iri}
 
 
@@ -267,31 +252,12 @@ class Loaded:
 
 def load(files: Sequence[Path], folder: Path) -> Loaded:
     """Read files into a new store in a folder. Raises UsageError, and DataError for one that does not read."""
-    formats: dict[Path, RdfFormat] = {}
-    for file in files:
-        suffix = Path(file.name.lower().removesuffix(".gz")).suffix
-        if suffix not in FORMATS:
-            known = " ".join(sorted(FORMATS))
-            raise UsageError(f"{file}: unknown kind of file; these are read, with or without .gz: {known}")
-        if not file.is_file():
-            raise UsageError(f"{file}: no such file")
-        formats[file] = FORMATS[suffix]
+    formats = {file: rdf_format(file) for file in files}
     store = Store(str(folder))
     for file, form in formats.items():
-        packed = file.suffix.lower() == ".gz"
-        # Relative IRIs are the file's own; where it lies on this machine is nobody's business.
-        base = f"file:///{file.name.removesuffix('.gz')}"
-        try:
-            with cast("IO[bytes]", gzip.open(file)) if packed else file.open("rb") as opened:
-                store.bulk_load(opened, form, base_iri=base)
-        except SyntaxError as error:
-            raise DataError(f"{file}:{error.lineno or 0}: {error.msg}") from error
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise DataError(f"{file}: the compressed data is damaged: {error}") from error
-        except ValueError as error:
-            raise DataError(f"{file}: {error}") from error
-        except OSError as error:
-            raise UsageError(f"{file} cannot be loaded: {error}") from error
+        with opened(file) as data:
+            # Relative IRIs are the file's own; where it lies on this machine is nobody's business.
+            store.bulk_load(data, form, base_iri=f"file:///{file.name.removesuffix('.gz')}")
     store.flush()
     return Loaded(len(store), sum(1 for _ in store.named_graphs()))
 

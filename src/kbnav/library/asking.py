@@ -20,7 +20,7 @@ from typing_extensions import TypedDict
 
 from kbnav.agents.common.agent import Agent, build_agent
 from kbnav.agents.machine import Event as MachineEvent
-from kbnav.answers.language import chosen_language
+from kbnav.answers.language import chosen_language, plural
 from kbnav.answers.tables import Absence, AnswerTable, Ranking
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import Direction, Entity, Entry, KnowledgeBase, Neighborhood
@@ -94,7 +94,7 @@ class KB:
             entity_id, relation=relation, direction=direction, limit=limit, language=self._language(None)
         )
         shown = len(found.edges)
-        cut = f"{shown} of {found.total} links; limit=… gives more" if shown < found.total else ""
+        cut = f"{shown} of {plural(found.total, 'link')}; limit=… gives more" if shown < found.total else ""
         return replace(found, note=" ".join(filter(None, (found.note, cut))))
 
     def query(self, sparql: str, *, language: str | None = None) -> AnswerTable:
@@ -151,7 +151,7 @@ class _Nodes(Sequence[Entity]):
 
     def __repr__(self) -> str:
         first = ", ".join(node.label for node in self[:3])
-        return f"<{len(self):,} nodes: {first}{', …' if len(self) > 3 else ''}>"
+        return f"<{plural(len(self), 'node')}: {first}{', …' if len(self) > 3 else ''}>"
 
 
 class OpenOptions(TypedDict, total=False):

@@ -14,7 +14,6 @@ import numpy as np
 
 from kbnav.knowledge.skb import graph
 from kbnav.knowledge.skb.graph import NodeNumbers
-from kbnav.knowledge.skb.schema import schema_sha256
 from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.trajectory import Trace
 
@@ -37,12 +36,16 @@ TEXT: tuple[Hop, ...] = ()
 
 @dataclass(frozen=True)
 class PlannedPath:
-    """A path from a matched node (of any type without ``start``); ``types`` met, one more than hops, or none."""
+    """A path from a matched node; ``types`` met, one more than hops, or none: then of any type."""
 
     hops: tuple[Hop, ...]
     probability: float
-    start: str = ""
     types: tuple[str, ...] = ()
+
+    @property
+    def start(self) -> str:
+        """The type it begins at; empty for any."""
+        return self.types[0] if self.types else ""
 
     @property
     def is_text(self) -> bool:
@@ -120,11 +123,6 @@ class PathSchema:
         return cls(edges, [edge[:3] for edge in edges if _is_stored_both_ways(edge, edges, skb)])
 
     @cached_property
-    def sha256(self) -> str:
-        """Of the types and relations, whatever the counts: what a trained planner is bound to."""
-        return schema_sha256(edge[:3] for edge in self.edges)
-
-    @cached_property
     def relations(self) -> tuple[str, ...]:
         """Every relation, in alphabetical order."""
         return tuple(sorted({edge.relation for edge in self.edges}))
@@ -200,14 +198,6 @@ def example_edge(skb: SKB, source: str, relation: str, target: str) -> tuple[str
     return tuple(skb.name(node) for node in found[0]) if found else ()
 
 
-def graph_hops(path: RelationPath | PlannedPath, skb: SKB) -> Iterator[graph.Hop]:
-    """A path as the graph follows it: relation numbers, and the node numbers of the types met."""
-    types = path.types[1:] or ("",) * len(path.hops)
-    for hop, kind in zip(path.hops, types, strict=True):
-        within = skb.type_range(kind) if kind else None
-        yield graph.Hop(skb.relation_number(hop.relation), hop.way, within)
-
-
 OPEN, BETWEEN, CLOSE = "<PATH>", "<SEP>", "</PATH>"
 NO_RELATION = "text"
 """Stands for the path ``text``; a relation of that name cannot be told from it where it is the only hop."""
@@ -281,7 +271,7 @@ def checked(
     best = sorted(shares.items(), key=lambda item: -item[1])[:most]
     total = sum(share for _, share in best)
     return Plan(
-        tuple(PlannedPath(path.hops, share / total, path.start, path.types) for path, share in best if total > 0),
+        tuple(PlannedPath(path.hops, share / total, path.types) for path, share in best if total > 0),
         tuple(notes),
     )
 
@@ -329,26 +319,14 @@ MOST_REACHED = 10_000
 """Nodes that are followed of each hop of a path: hubs lead to a large part of the graph."""
 
 
-def reached(skb: SKB, path: PlannedPath, nodes: Sequence[str], limit: int = MOST_REACHED) -> NodeNumbers:
+def reached(skb: SKB, path: RelationPath | PlannedPath, nodes: Sequence[str], limit: int = MOST_REACHED) -> NodeNumbers:
     """The nodes, ascending, that a path leads to from nodes of its first type; none for ``text``. Raises UnknownId."""
-    if path.is_text:
+    if not path.hops:
         return np.zeros(0, np.int32)
-    found = np.array(sorted(_starts(skb, path, nodes)), np.int32)
-    for hop in graph_hops(path, skb):
-        found = skb.graph.expand(found, hop, limit)
+    numbers = {skb.number(node) for node in nodes}
+    starts = sorted(number for number in numbers if not path.start or skb.type(number) == path.start)
+    found = np.array(starts, np.int32)
+    for hop, kind in zip(path.hops, path.types[1:] or ("",) * len(path.hops), strict=True):
+        within = skb.type_range(kind) if kind else None
+        found = skb.graph.expand(found, graph.Hop(skb.relation_number(hop.relation), hop.way, within), limit)
     return found
-
-
-def instances(skb: SKB, path: PlannedPath, nodes: Sequence[str]) -> Iterator[tuple[int, ...]]:
-    """Lazily, each way to follow a path from some nodes, as node numbers, none twice. Raises UnknownId."""
-    if not path.is_text:
-        hops = list(graph_hops(path, skb))
-        for node in _starts(skb, path, nodes):
-            yield from skb.graph.paths(node, hops)
-
-
-def _starts(skb: SKB, path: PlannedPath, nodes: Sequence[str]) -> Iterator[int]:
-    for node in dict.fromkeys(nodes):
-        number = skb.number(node)
-        if not path.start or skb.type(number) == path.start:
-            yield number

@@ -14,6 +14,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import version
 from itertools import chain, groupby
 from pathlib import Path
@@ -27,16 +28,7 @@ from pydantic import Field
 from kbnav import encoders
 from kbnav.answers.tables import Ranking
 from kbnav.encoders import Encoder, encode_queries
-from kbnav.encoders.trained import (
-    CARD,
-    Card,
-    Question,
-    check_files,
-    check_schema,
-    digests,
-    read_card,
-    refuse_seen,
-)
+from kbnav.encoders.trained import MODEL, Card, check_files, check_schema, digests, read_card, refuse_seen
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
@@ -44,7 +36,7 @@ from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.text import TextIndex
 from kbnav.knowledge.skb.vectors import VectorSearch
-from kbnav.planning.paths import TEXT_PATH, PathSchema, Plan, PlannedPath, Planner, RelationPath, reached
+from kbnav.planning.paths import TEXT_PATH, PathSchema, Plan, Planner, RelationPath, reached
 from kbnav.planning.planners import encoder_of
 from kbnav.planning.ranker import EPOCHS, Mask, Ranker
 from kbnav.planning.training import MOST_ANSWERS, Example, LabelledQuestion, path_label, possible
@@ -403,7 +395,7 @@ def _label(
         path
         for gold in question.paths
         for path in possible(gold, schema)
-        if np.isin(answers, reached(skb, PlannedPath(path.hops, 1.0, path.start, path.types), ids)).any()
+        if np.isin(answers, reached(skb, path, ids)).any()
     ]
     return {path: 1 / len(leading) for path in leading} or {TEXT_PATH: 1.0}
 
@@ -444,66 +436,45 @@ def encoder_for(skb: SKB, name: str = "") -> Encoder:
     return found or encoder_of(skb)
 
 
-def save(
-    folder: Path,
-    skb: SKB,
-    found: Trained,
-    encoder: Encoder,
-    *,
-    data: Mapping[str, str],
-    training: Sequence[Question],
-    validation: Sequence[Question],
-    seconds: float,
-) -> Card:
-    """Write the folder; the card last. ``data`` has the SHA-256 of the questions' files by their datasets' names."""
-    found.planner.save(folder / "model" / PLANNER, "exact")
+def save(folder: Path, skb: SKB, found: Trained, encoder: Encoder, **facts: Any) -> Card:
+    """Write the folder; the card last. ``facts`` are the card's ``data``, questions and ``seconds``."""
+    found.planner.save(folder / MODEL / PLANNER, "exact")
     learned: dict[str, Any] = {
         "kinds": KINDS,
         "weights": asdict(found.weights),
-        "telling": {"shares": dict(sorted(found.telling.shares.items())), "unmet": found.telling.unmet},
+        "telling": asdict(found.telling),
     }
-    write_whole(folder / "model" / LEARNED, json.dumps(learned, ensure_ascii=False, indent=1) + "\n")
+    write_whole(folder / MODEL / LEARNED, json.dumps(learned, ensure_ascii=False, indent=1, sort_keys=True) + "\n")
     card = Card(
         kind="fuse",
         skb=skb.meta.name,
-        schema_sha256=PathSchema.of(skb).sha256,
+        schema_sha256=skb.meta.schema_sha256,
         relations=skb.relational_text is not None,
         base=encoder.name,
-        base_sha256="",
         settings={"evidence": KINDS},
-        data=dict(data),
-        training=tuple(training),
-        validation=tuple(validation),
         epochs=EPOCHS,
         best_epoch=EPOCHS,
         pool=skb.meta.nodes,
         before=found.before,
         after=found.after,
-        seconds=round(seconds, 1),
-        device="cpu",
         versions={name: version(name) for name in ("numpy", "scipy")},
-        files=digests(folder / "model"),
+        files=digests(folder / MODEL),
+        **facts,
     )
-    write_whole(folder / CARD, card.model_dump_json(indent=1) + "\n")
+    card.write(folder)
     return card
 
 
 def load(folder: Path, skb: SKB) -> tuple[Card, Ranker, WordWeights, Weights]:
     """Read what ``save`` wrote. Raises UsageError for another SKB's schema, DataError where it is damaged."""
     card = read_card(folder, "fuse")
-    check_schema(folder, card, skb.meta.name, PathSchema.of(skb).sha256)
-    check_files(folder / "model", card.files)
-    planner = Ranker.load(folder / "model" / PLANNER, skb, encoder_for(skb, card.base))
-    try:
-        found: dict[str, Any] = json.loads((folder / "model" / LEARNED).read_bytes())
-        known = tuple(found["kinds"])
-        weights = Weights(*(tuple(found["weights"][part]) for part in ("plain", "sure")))
-        telling = WordWeights(found["telling"]["shares"], found["telling"]["unmet"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{folder / 'model' / LEARNED}: {error!r}") from error
-    if known != KINDS:
+    check_schema(folder, card, skb.meta.name, skb.meta.schema_sha256)
+    check_files(folder / MODEL, card.files)
+    planner = Ranker.load(folder / MODEL / PLANNER, skb, encoder_for(skb, card.base))
+    found: dict[str, Any] = json.loads((folder / MODEL / LEARNED).read_bytes())
+    if tuple(found["kinds"]) != KINDS:
         raise DataError(f"{folder}: its weights are of other evidence; train it again")
-    return card, planner, telling, weights
+    return card, planner, WordWeights(**found["telling"]), Weights(**found["weights"])
 
 
 class PlanFuseOptions(RetrievalOptions):
@@ -525,14 +496,11 @@ class PlanFuse:
         """Raises UsageError without what was trained, or where that is for another SKB; DataError if it is damaged."""
         if not options.trained:
             raise UsageError("plan-fuse must be trained first: kbnav train fuse, then --set trained=FOLDER")
-        self._skb, self._options, self._folder = kb.skb, options, Path(options.trained)
+        self._skb, self._options, folder = kb.skb, options, Path(options.trained)
         self._ranges = candidate_ranges(kb.skb, options)
-        self._card, planner, telling, self._weights = load(self._folder, kb.skb)
+        card, planner, telling, self._weights = load(folder, kb.skb)
         self._gatherer = Gatherer(kb.skb, planner, telling, self._ranges)
-
-    def refuse_seen(self, questions: Iterable[tuple[str, str]]) -> None:
-        """See ``refuse_seen``."""
-        refuse_seen(self._folder, self.name, [*self._card.training, *self._card.validation], questions)
+        self.refuse_seen = partial(refuse_seen, folder, self.name, card.seen)
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``."""

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from kbnav import encoders
 from kbnav.encoders import Encoder
+from kbnav.encoders.trained import read_card
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.matching import NEAREST, Variant
 from kbnav.knowledge.skb.store import SKB
-from kbnav.models.calls import ModelCalls
+from kbnav.models.calls import ModelCalls, open_calls
 from kbnav.planning import paths as mending
 from kbnav.planning.paths import TEXT, Hop, PathSchema, Plan, Planner, example_edge, parse_paths, path_text
-from kbnav.planning.training import read_description
 from kbnav.prompts import prompt_hashes, render
 from kbnav.runs.trajectory import Trace
+from kbnav.settings.model import Settings
 from kbnav.settings.systems import Options
 
 
@@ -34,7 +35,6 @@ class NoPlanner:
 
 
 Name = Literal["none", "in-context", "ranker", "seq2seq"]
-NAMES: tuple[str, ...] = get_args(Name)
 
 
 def encoder_of(skb: SKB) -> Encoder:
@@ -137,56 +137,31 @@ class InContext:
         ]
 
 
-def open_planner(
-    name: str,
-    skb: SKB,
-    *,
-    trained: Path | None = None,
-    calls: Callable[[], ModelCalls] | None = None,
-    matching: str = "",
-    longest: int = mending.LONGEST,
-) -> Planner:
-    """A planner of an open SKB.
-
-    Args:
-        name: One of NAMES.
-        skb: What is planned for.
-        trained: Folder of a trained ``ranker`` or ``seq2seq``.
-        calls: Opens the model that ``in-context`` asks.
-        matching: How the nodes it will be given are matched; where it learned from others, its plans say so.
-        longest: Hops of a path of ``in-context``.
-
-    Raises:
-        UsageError: An unknown name, or what the planner needs is missing or was made for another SKB.
-        DataError: The trained planner is damaged.
-    """
-    if name == "none":
-        return NoPlanner()
-    if name not in NAMES:
-        raise UsageError(f"no planner {name!r}; there are {', '.join(NAMES)}")
-    if name == "in-context":
-        if calls is None:
-            raise UsageError("the planner in-context needs a model")
-        return InContext(skb, calls(), longest)
-    if trained is None:
-        raise UsageError(f"the planner {name} must be trained first: kbnav train {name}")
-    notes = matching_notes(trained, matching)
-    if name == "ranker":
-        from kbnav.planning.ranker import Ranker
-
-        return Ranker.load(trained, skb, encoder_of(skb), notes)
-    from kbnav.planning.seq2seq import Seq2Seq
-
-    return Seq2Seq.load(trained, skb, notes)
-
-
-def matching_notes(folder: Path, matching: str) -> tuple[str, ...]:
-    """What must be said where a planner meets nodes matched in another way than those it learned from; else nothing.
+def open_planner(options: PlanOptions, skb: SKB, settings: Settings) -> Planner:
+    """The planner that options name, for an open SKB; ``settings`` name the model that ``in-context`` asks.
 
     A planner trained by name alone has met no node on a question that names none, and there learned ``text``; given
-    nodes found by meaning, it has never learned that ``text`` may be right. Raises as ``read_description`` does.
+    nodes found by meaning, it has never learned that ``text`` may be right. Its plans say so.
+
+    Raises UsageError where what the planner needs is missing or was made for another SKB, DataError where that is
+    damaged, and CredentialsError.
     """
-    trained = read_description(folder).get("matching", "")
-    if not trained or not matching or trained == matching:
-        return ()
-    return (f"The planner was trained with matching={trained}, and these nodes are matched by {matching}.",)
+    if options.planner == "none":
+        return NoPlanner()
+    if options.planner == "in-context":
+        return InContext(skb, open_calls(settings), options.hops)
+    if not options.trained:
+        raise UsageError(f"the planner {options.planner} must be trained first: kbnav train {options.planner}")
+    folder = Path(options.trained)
+    notes: tuple[str, ...] = ()
+    matching = read_card(folder, "ranker", "seq2seq").settings["matching"]
+    if matching != options.matching:
+        said = f"with matching={matching}, and these nodes are matched by {options.matching}"
+        notes = (f"The planner was trained {said}.",)
+    if options.planner == "ranker":
+        from kbnav.planning.ranker import Ranker
+
+        return Ranker.load(folder, skb, encoder_of(skb), notes)
+    from kbnav.planning.seq2seq import Seq2Seq
+
+    return Seq2Seq.load(folder, skb, notes)

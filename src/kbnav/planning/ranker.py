@@ -5,13 +5,11 @@ Which paths are possible depends on the matched nodes: one that begins at a type
 
 from __future__ import annotations
 
-import hashlib
-import io
+import json
 import re
-import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kbnav.encoders import Encoder, Vectors
-from kbnav.errors import DataError, UsageError
+from kbnav.encoders.trained import MODEL, Card, check_files, check_schema, digests, read_card
+from kbnav.errors import UsageError
 from kbnav.knowledge.skb.matching import Variant
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import TEXT_PATH, Hop, PathSchema, Plan, PlannedPath, RelationPath
-from kbnav.planning.training import Example, fits, read_description, write_description
+from kbnav.planning.training import Example
 from kbnav.runs.trajectory import Trace
 
 Floats = npt.NDArray[np.floating]
@@ -80,7 +79,7 @@ class Scorer:
         seed: int = 0,
         epochs: int = EPOCHS,
     ) -> Scorer:
-        """Learn from the distribution over candidates that each question should have.
+        """Learn from the distribution over candidates that each question should have, at a rate that falls to 0.
 
         Args:
             questions: n of them.
@@ -96,8 +95,22 @@ class Scorer:
         parts = tuple(sorted(frozenset().union(*(candidates.parts[place] for place in right))))
         shape = len(words) + questions.vectors.shape[1] + 1, len(parts)
         start = cls(words, rarity, parts, np.zeros(shape, np.float32))
-        weights, scale = _descend(start, questions, candidates, target, possible, seed, epochs)
-        return cls(words, rarity, parts, weights, scale)
+        features, membership = start.features(questions), start.membership(candidates)
+        cosines = questions.vectors @ candidates.vectors.T
+        state = _Adam([start.weights.copy(), np.array([start.scale], np.float32)])
+        random = np.random.default_rng(seed)
+        size = min(max(len(features) // _STEPS, _SMALLEST), _LARGEST)
+        batches = -(-len(features) // size)
+        for epoch in range(epochs):
+            for number, rows in enumerate(np.array_split(random.permutation(len(features)), batches)):
+                weights, scale = state.values
+                scores = (features[rows] @ weights) @ membership.T + scale * cosines[rows]
+                found = np.exp(log_softmax(scores, None if possible is None else possible[rows]))
+                error = ((found - target[rows]) / len(rows)).astype(np.float32)
+                gradient = features[rows].T @ (error @ membership) + _DECAY * weights
+                done = (epoch * batches + number) / (epochs * batches)
+                state.step([gradient, np.array([(error * cosines[rows]).sum()], np.float32)], _RATE * (1 - done))
+        return replace(start, weights=state.values[0], scale=float(state.values[1][0]))
 
     def scores(self, questions: Questions, candidates: Candidates) -> Floats:
         """Shape [n, c], unbounded; ``log_softmax`` makes logarithms of probabilities of a row."""
@@ -147,35 +160,9 @@ def _vocabulary(texts: Sequence[str]) -> tuple[tuple[str, ...], Vectors]:
     return tuple(kept), rarity.astype(np.float32)
 
 
-def _descend(
-    start: Scorer,
-    questions: Questions,
-    candidates: Candidates,
-    target: Floats,
-    possible: Mask | None,
-    seed: int,
-    epochs: int,
-) -> tuple[Vectors, float]:
-    """Adam (Kingma and Ba, 2015) with a rate that falls to 0."""
-    features, membership = start.features(questions), start.membership(candidates)
-    cosines = questions.vectors @ candidates.vectors.T
-    state = _Adam([start.weights.copy(), np.array([start.scale], np.float32)])
-    random = np.random.default_rng(seed)
-    size = min(max(len(features) // _STEPS, _SMALLEST), _LARGEST)
-    batches = -(-len(features) // size)
-    for epoch in range(epochs):
-        for number, rows in enumerate(np.array_split(random.permutation(len(features)), batches)):
-            weights, scale = state.values
-            scores = (features[rows] @ weights) @ membership.T + scale * cosines[rows]
-            found = np.exp(log_softmax(scores, None if possible is None else possible[rows]))
-            error = ((found - target[rows]) / len(rows)).astype(np.float32)
-            gradient = features[rows].T @ (error @ membership) + _DECAY * weights
-            done = (epoch * batches + number) / (epochs * batches)
-            state.step([gradient, np.array([(error * cosines[rows]).sum()], np.float32)], _RATE * (1 - done))
-    return state.values[0], float(state.values[1][0])
-
-
 class _Adam:
+    """Kingma and Ba (2015)."""
+
     def __init__(self, values: list[Vectors]) -> None:
         self.values = values
         self._mean = [np.zeros_like(value) for value in values]
@@ -191,7 +178,7 @@ class _Adam:
             value -= (rate / (1 - 0.9**self._steps)) * mean / unbiased
 
 
-WEIGHTS = "planner.npz"
+WEIGHTS = "ranker.npz"
 MOST_PLANNED, LEAST_PROBABLE = 10, 0.005
 """Paths of a plan at most, and the probability below which a path is no part of it."""
 LONGEST = 2
@@ -241,54 +228,48 @@ class Ranker:
         logs = log_softmax(self._scorer.scores(asked, self._candidates)[0], possible)
         best = np.argsort(-logs, kind="stable")[:MOST_PLANNED]
         probable = [(self._paths[place], float(np.exp(logs[place]))) for place in best if possible[place]]
-        return Plan(
-            tuple(
-                PlannedPath(path.hops, share, path.start, path.types)
-                for path, share in probable
-                if share >= LEAST_PROBABLE
-            ),
-            self._notes,
-        )
+        kept = (PlannedPath(path.hops, share, path.types) for path, share in probable if share >= LEAST_PROBABLE)
+        return Plan(tuple(kept), self._notes)
 
     def _possible(self, starts: Iterable[str]) -> Mask:
         return np.isin(self._starts, [TEXT_PATH.start, *starts])
 
     def save(self, folder: Path, matching: Variant = "hybrid") -> None:
-        """Write ``planner.npz``, and ``planner.json`` with checksum, schema, encoder, and how nodes were matched."""
-        folder.mkdir(parents=True, exist_ok=True)
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, weights=self._scorer.weights, rarity=self._scorer.rarity)
-        (folder / WEIGHTS).write_bytes(buffer.getvalue())
-        write_description(
-            folder,
-            self.name,
-            self._skb,
-            matching,
-            encoder=self._encoder.name,
-            sha256=hashlib.sha256(buffer.getvalue()).hexdigest(),
-            scale=self._scorer.scale,
-            words=self._scorer.words,
-            parts=self._scorer.parts,
-            paths=[[path.hops, path.types] for path in self._paths],
+        """Write the weights, and the card with what they are bound to and how nodes were matched."""
+        scorer, meta = self._scorer, self._skb.meta
+        (folder / MODEL).mkdir(parents=True, exist_ok=True)
+        np.savez_compressed(
+            folder / MODEL / WEIGHTS,
+            weights=scorer.weights,
+            rarity=scorer.rarity,
+            scale=scorer.scale,
+            words=np.array(scorer.words, str),
+            parts=np.array(scorer.parts, str),
+            paths=json.dumps([[path.hops, path.types] for path in self._paths]),
         )
+        Card(
+            kind="ranker",
+            skb=meta.name,
+            schema_sha256=meta.schema_sha256,
+            base=self._encoder.name,
+            settings={"matching": matching},
+            files=digests(folder / MODEL),
+        ).write(folder)
 
     @classmethod
     def load(cls, folder: Path, skb: SKB, encoder: Encoder, notes: Sequence[str] = ()) -> Ranker:
         """Read what ``save`` wrote; ``notes`` go with every plan. Raises UsageError for another SKB's, DataError."""
-        found = read_description(folder, cls.name)
-        fits(folder, found, skb, encoder)
-        try:
-            data = (folder / WEIGHTS).read_bytes()
-            if hashlib.sha256(data).hexdigest() != found["sha256"]:
-                raise DataError(f"{folder / WEIGHTS}: its checksum does not match; the file was changed or damaged")
-            arrays = np.load(io.BytesIO(data), allow_pickle=False)
-            scorer = Scorer(
-                tuple(found["words"]), arrays["rarity"], tuple(found["parts"]), arrays["weights"], float(found["scale"])
-            )
-            paths = [RelationPath(tuple(Hop(*hop) for hop in hops), tuple(types)) for hops, types in found["paths"]]
-        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-            raise DataError(f"{folder}: not a planner: {error!r}") from error
-        return cls(skb, encoder, scorer, paths, notes)
+        card = read_card(folder, "ranker")
+        check_schema(folder, card, skb.meta.name, skb.meta.schema_sha256)
+        if card.base != encoder.name:
+            raise UsageError(f"{folder}: trained with the encoder {card.base}; {skb.meta.name} has {encoder.name}")
+        check_files(folder / MODEL, card.files)
+        with np.load(folder / MODEL / WEIGHTS, allow_pickle=False) as found:
+            words, parts = (tuple(found[name].tolist()) for name in ("words", "parts"))
+            scorer = Scorer(words, found["rarity"], parts, found["weights"], float(found["scale"]))
+            paths = json.loads(str(found["paths"]))
+        known = [RelationPath(tuple(Hop(*hop) for hop in hops), tuple(types)) for hops, types in paths]
+        return cls(skb, encoder, scorer, known, notes)
 
 
 def path_parts(path: RelationPath) -> frozenset[str]:

@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from kbnav.encoders.trained import check_files, digests
+from kbnav.encoders.trained import MODEL, Card, check_files, check_schema, digests, read_card
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import (
@@ -38,14 +38,12 @@ from kbnav.planning.paths import (
     parse_paths,
     path_text,
 )
-from kbnav.planning.training import Example, PlannerOptions, fits, read_description, write_description
+from kbnav.planning.training import Example, PlannerOptions
 from kbnav.prompts import render
 from kbnav.runs.journal import write_whole
 from kbnav.runs.trajectory import Trace
 from kbnav.settings.plugins import missing
 
-MODEL = "model"
-"""Folder of what was trained, beside the description."""
 _END, _PAD = "<END>", "<PAD>"
 _VOCABULARY = 4_096
 _LAYERS, _HEADS, _WIDTH, _POSITIONS = 2, 4, 128, 512
@@ -388,27 +386,33 @@ class Seq2Seq:
         ]
         history = descend(model, tokenizer.pad_token_id, pairs, options, out, listener)
         model.eval()
-        learned = {"dtype": dtype, "beams": options.beams, "losses": [one._asdict() for one in history]}
         out.mkdir(parents=True, exist_ok=True)
         given = {"save_embedding_layers": False} if options.base else {}  # of a base only what LoRA and new tokens add
         model.save_pretrained(str(out / MODEL), **given)
         tokenizer.save_pretrained(str(out / MODEL))
-        files = digests(out / MODEL)
-        write_description(out, cls.name, skb, options.matching, base=options.base, **learned, files=files)
+        losses = [one._asdict() for one in history]
+        Card(
+            kind="seq2seq",
+            skb=skb.meta.name,
+            schema_sha256=skb.meta.schema_sha256,
+            base=options.base,
+            settings={"matching": options.matching, "dtype": dtype, "beams": options.beams, "losses": losses},
+            files=digests(out / MODEL),
+        ).write(out)
         shutil.rmtree(out / CHECKPOINTS)
         return cls(skb, model, tokenizer, beams=options.beams), cut
 
     @classmethod
     def load(cls, folder: Path, skb: SKB, notes: Sequence[str] = (), device: str = "auto") -> Seq2Seq:
         """Read what ``train`` wrote; ``notes`` go with every plan. Raises UsageError where it cannot be used."""
-        found = read_description(folder, cls.name)
-        fits(folder, found, skb)
+        card = read_card(folder, "seq2seq")
+        check_schema(folder, card, skb.meta.name, skb.meta.schema_sha256)
         require()
-        check_files(folder / MODEL, found.get("files", {}))
+        check_files(folder / MODEL, card.files)
         device = device_of(device)
-        dtype = found.get("dtype", "float32") if device != "cpu" else "float32"
-        model, tokenizer = trained(folder, found["base"], dtype)
-        return cls(skb, model.to(device), tokenizer, notes, found.get("beams", BEAMS))
+        dtype = card.settings["dtype"] if device != "cpu" else "float32"
+        model, tokenizer = trained(folder, card.base, dtype)
+        return cls(skb, model.to(device), tokenizer, notes, card.settings["beams"])
 
     def plan(self, question: str, nodes: Sequence[str], trace: Trace | None = None) -> Plan:  # noqa: ARG002
         """The best paths, one a beam; only ``text`` without a node. A note says where a question was cut."""

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 from pydantic import Field
 
-from kbnav.encoders import Encoder
-from kbnav.errors import DataError, UsageError
+from kbnav.errors import DataError
 from kbnav.knowledge.skb.graph import NodeNumbers
 from kbnav.knowledge.skb.matching import NodeMatcher, Variant
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.paths import TEXT_PATH, Hop, PathSchema, PlannedPath, RelationPath, Way, reached
+from kbnav.planning.paths import TEXT_PATH, Hop, PathSchema, RelationPath, Way, reached
 from kbnav.settings.systems import Options
 
 Weighing = Literal["uniform", "likelihood"]
@@ -71,6 +68,7 @@ class LabelledQuestion:
     text: str
     answers: Sequence[str]
     paths: Sequence[Gold] = ()
+    id: str = ""
 
 
 def made_from(meta: Mapping[str, Any]) -> tuple[Gold, ...]:
@@ -162,8 +160,7 @@ def path_label(
     for node in nodes:
         counts = Counter(path for answer in answers for path in shortest_paths(skb, schema, node, answer))
         for path, count in counts.items():
-            planned = PlannedPath(path.hops, 1.0, path.start, path.types)
-            weights[path] += count / len(reached(skb, planned, [skb.id(node)])) if weighing == "likelihood" else 1.0
+            weights[path] += count / len(reached(skb, path, [skb.id(node)])) if weighing == "likelihood" else 1.0
     if not weights:
         return {} if named and not set(nodes) <= set(answers) else {TEXT_PATH: 1.0}
     if weighing == "uniform":
@@ -202,44 +199,3 @@ def _by_hop(skb: SKB, node: int) -> Iterator[tuple[Hop, NodeNumbers]]:
     for way in _WAYS:
         for relation in np.flatnonzero(np.bincount(skb.graph.row(node, way).relations)).tolist():
             yield Hop(skb.relation_names[relation], way), skb.graph.row(node, way, relation).nodes
-
-
-DESCRIPTION = "planner.json"
-FORMAT = 1
-
-
-def write_description(folder: Path, planner: str, skb: SKB, matching: Variant, **more: Any) -> None:
-    """Write ``planner.json``: what it says of any planner, and more."""
-    about = {"planner": planner, "format": FORMAT, "skb": skb.meta.name, "schema": PathSchema.of(skb).sha256}
-    text = json.dumps({**about, "matching": matching, **more}, ensure_ascii=False)
-    (folder / DESCRIPTION).write_text(text, encoding="utf-8")
-
-
-def read_description(folder: Path, planner: str = "") -> dict[str, Any]:
-    """``planner.json`` of a trained planner, of this kind where one is named. Raises UsageError, DataError."""
-    path = folder / DESCRIPTION
-    try:
-        found = json.loads(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise UsageError(f"{folder} has no trained planner: no {DESCRIPTION}") from error
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: {error}") from error
-    if not isinstance(found, dict) or not isinstance(found.get("format"), int):
-        raise DataError(f"{path}: not the description of a planner")
-    if found["format"] > FORMAT:
-        raise DataError(f"{path}: format {found['format']} is newer than {FORMAT}, the newest this version reads")
-    if planner and found.get("planner") != planner:
-        raise UsageError(f"{folder} holds a planner {found.get('planner')}, not {planner}")
-    return found
-
-
-def fits(folder: Path, description: dict[str, Any], skb: SKB, encoder: Encoder | None = None) -> None:
-    """Raises UsageError where a planner was trained for another schema or with another encoder, with both names."""
-    if description.get("schema") != PathSchema.of(skb).sha256:
-        raise UsageError(
-            f"{folder}: trained for the schema of {description.get('skb')}; that of {skb.meta.name} is another"
-        )
-    if encoder is not None and description.get("encoder") != encoder.name:
-        raise UsageError(
-            f"{folder}: trained with the encoder {description.get('encoder')}; {skb.meta.name} has {encoder.name}"
-        )

@@ -13,7 +13,6 @@ from typing import Any
 
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.calls import open_calls
-from kbnav.planning.paths import PathSchema
 from kbnav.programs.api import API_VERSION, Api
 from kbnav.prompts import prompt_hashes
 from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
@@ -24,15 +23,6 @@ SIZE = 200
 """Candidates of a query."""
 KEPT = 100
 """Nodes of a ranking that are scored, as many as a run keeps."""
-
-
-@dataclass(frozen=True)
-class TrainingQuery:
-    """A question with its answers, node ids."""
-
-    id: str
-    text: str
-    answers: tuple[str, ...]
 
 
 def oracle_recall(stage: Iterable[tuple[Collection[str], Collection[str]]]) -> float:
@@ -65,7 +55,7 @@ def bound_to(kb: SkbKB) -> dict[str, Any]:
     """What programs depend on, by name, as plain data."""
     return {
         "api": API_VERSION,
-        "schema": PathSchema.of(kb.skb).sha256,
+        "schema": kb.skb.meta.schema_sha256,
         "encoder": kb.skb.meta.encoder,
         "first stage": {"system": GraphRank.name, "size": SIZE},
     }

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kbnav.programs.first_stage import TrainingQuery
+from kbnav.planning.training import LabelledQuestion
 from kbnav.prompts import render
 from kbnav.runs.trajectory import Trace
 
@@ -31,8 +31,8 @@ _VOCABULARY = 400
 _WORD = re.compile(r"[^\W\d_]+")
 _NUMBERED = re.compile(r"^\W*(\d+)\W+(.+?)\s*$", re.MULTILINE)
 _ASSIGNED = re.compile(r"^\W*(\d+)\s*[:.)=-]+>?\s*\D{0,10}(\d+)", re.MULTILINE)
-Ask = Callable[[str, Trace, str], str]
-"""A prompt, a trace and what for; the model's reply."""
+Ask = Callable[..., str]
+"""A prompt, a trace and the ``purpose``; the model's reply, as ``ModelCalls.ask`` gives it."""
 
 
 @dataclass(frozen=True)
@@ -89,14 +89,14 @@ def bags(texts: Sequence[str], vocabulary: Sequence[str]) -> NDArray[np.float64]
     return found
 
 
-def one_group(training: Sequence[TrainingQuery], validation: Sequence[TrainingQuery]) -> list[Group]:
+def one_group(training: Sequence[LabelledQuestion], validation: Sequence[LabelledQuestion]) -> list[Group]:
     """All queries as one group."""
     return [Group("g1", "any query", tuple(one.id for one in training), tuple(one.id for one in validation))]
 
 
 def groups_by_model(
-    training: Sequence[TrainingQuery],
-    validation: Sequence[TrainingQuery],
+    training: Sequence[LabelledQuestion],
+    validation: Sequence[LabelledQuestion],
     ask: Ask,
     trace: Trace,
     *,
@@ -130,7 +130,7 @@ def groups_by_model(
 
 def propose(texts: Sequence[str], most: int, ask: Ask, trace: Trace) -> list[str]:
     """At most so many patterns that a model sees in queries; one for all where its reply has none."""
-    reply = ask(render("agent_retriever/groups.md", queries=list(texts), most=most), trace, "patterns")
+    reply = ask(render("agent_retriever/groups.md", queries=list(texts), most=most), trace, purpose="patterns")
     found = [text for _, text in _NUMBERED.findall(reply)]
     return list(dict.fromkeys(found))[:most] or ["any query"]
 
@@ -140,7 +140,8 @@ def assign(patterns: Sequence[str], texts: Sequence[str], ask: Ask, trace: Trace
     found: list[int] = []
     for start in range(0, len(texts), _BATCH):
         batch = texts[start : start + _BATCH]
-        reply = ask(render("agent_retriever/assign.md", patterns=list(patterns), queries=batch), trace, "assign")
+        prompt = render("agent_retriever/assign.md", patterns=list(patterns), queries=batch)
+        reply = ask(prompt, trace, purpose="assign")
         said = {int(query): int(pattern) for query, pattern in _ASSIGNED.findall(reply)}
         numbers = [said.get(number, 0) for number in range(1, len(batch) + 1)]
         found += [number if number <= len(patterns) else 0 for number in numbers]
@@ -149,8 +150,8 @@ def assign(patterns: Sequence[str], texts: Sequence[str], ask: Ask, trace: Trace
 
 def merged(
     groups: Sequence[Group],
-    training: Sequence[TrainingQuery],
-    validation: Sequence[TrainingQuery],
+    training: Sequence[LabelledQuestion],
+    validation: Sequence[LabelledQuestion],
     *,
     smallest: int = SMALLEST,
     kinds: Callable[[str], str] = lambda _: "",

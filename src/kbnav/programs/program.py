@@ -91,17 +91,10 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Failure:
-    """Why a program gave no scores."""
+class Failure(Problem):
+    """Why a program gave no scores; its message is one line or a few, for the writer."""
 
-    kind: FailureKind
-    message: str
-    """One line or a few, for the writer."""
-    line: int = 0
-    """Of the program's source, from 1; 0 where it is not known."""
-
-    def __str__(self) -> str:
-        return f"line {self.line}: {self.message}" if self.line else self.message
+    kind: FailureKind = "raised"
 
 
 @dataclass(frozen=True)

@@ -12,38 +12,32 @@ import threading
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kbnav.answers.tables import Ranking
 from kbnav.encoders.trained import Question, refuse_seen
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.models.calls import ModelCalls, open_calls
-from kbnav.programs.first_stage import Parts, bound_to, open_parts
+from kbnav.models.calls import open_calls
+from kbnav.programs.first_stage import bound_to, open_parts
 from kbnav.programs.groups import Centroids, assign
 from kbnav.programs.program import BadProgram, Program
 from kbnav.programs.sandbox import Sandbox
 from kbnav.programs.steps import ranked
 from kbnav.prompts import prompt_hashes
 from kbnav.retrieval.base import NO_PROMPTS, RetrievalOptions, as_ranking, hits_text
-from kbnav.runs.journal import write_whole
+from kbnav.runs.journal import Strict, read_document, write_whole
 from kbnav.runs.trajectory import Trace
-from kbnav.settings.model import Settings
+from kbnav.settings.model import OFFLINE, Settings
 
 DESCRIPTION = "programs.json"
 PROGRAMS = "programs"
 FORMAT = 1
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class GroupRecord(_Strict):
+class GroupRecord(Strict):
     """A group in ``programs.json``. Without a program the first stage answers: nothing was better."""
 
     id: str
@@ -54,24 +48,24 @@ class GroupRecord(_Strict):
     """The file's name below ``programs/``."""
     sha256: str = ""
     step: int = 0
-    scores: dict[str, float] = {}
+    scores: Mapping[str, float] = {}
     """This program's means over the group's validation queries."""
-    first: dict[str, float] = {}
+    first: Mapping[str, float] = {}
     """The first stage's over the same queries."""
     queries: int = 0
     p: float | None = None
     """Of the paired test between the two by MRR."""
 
 
-class Description(_Strict):
+class Description(Strict):
     """``programs.json``."""
 
     format: int = FORMAT
     skb: str
     bound: dict[str, Any]
     """What must be the same where the programs are used, by name: the API, the schema, the encoder, the first stage."""
-    prompts: dict[str, str] = {}
-    models: dict[str, str] = {}
+    prompts: Mapping[str, str] = {}
+    models: Mapping[str, str] = {}
     seed: int = 0
     training: tuple[Question, ...]
     validation: tuple[Question, ...]
@@ -90,20 +84,12 @@ class Description(_Strict):
 
 
 @dataclass(frozen=True)
-class FrozenGroup:
-    """A group ready to answer."""
-
-    record: GroupRecord
-    program: Program | None
-
-
-@dataclass(frozen=True)
 class Frozen:
-    """What a folder holds."""
+    """What a folder holds; ``programs`` are by the ids of those groups that have one."""
 
     folder: Path
     about: Description
-    groups: tuple[FrozenGroup, ...] = field(default=())
+    programs: Mapping[str, Program]
 
     def refuse_seen(self, questions: Iterable[tuple[str, str]]) -> None:
         """Raise UsageError where one of the questions, by id and text, was used in training or validation."""
@@ -124,21 +110,11 @@ def freeze(folder: Path, about: Description, programs: Mapping[str, Program]) ->
 def read_frozen(folder: Path) -> Frozen:
     """What a folder holds, each program checked against its digest. Raises UsageError, DataError."""
     path = folder / DESCRIPTION
-    try:
-        about = Description.model_validate_json(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise UsageError(
-            f"{folder} has no frozen programs: no {DESCRIPTION}; kbnav train programs makes one"
-        ) from error
-    except (OSError, ValidationError) as error:
-        said = error.errors()[0] if isinstance(error, ValidationError) else None
-        where = f"{'.'.join(map(str, said['loc']))}: {said['msg']}" if said else str(error)
-        raise DataError(f"{path}: {where}") from error
-    if about.format > FORMAT:
-        raise DataError(f"{path}: format {about.format} is newer than {FORMAT}, the newest this version reads")
+    missing = f"{folder} has no frozen programs: no {DESCRIPTION}; kbnav train programs makes one"
+    about: Description = read_document(path, Description, missing, FORMAT)
     if about.sha256 != about.digest():
         raise DataError(f"{path}: its checksum does not match; the file was changed or damaged")
-    return Frozen(folder, about, tuple(FrozenGroup(one, _program(folder, one)) for one in about.groups))
+    return Frozen(folder, about, {one.id: _program(folder, one) for one in about.groups if one.program})
 
 
 def check_bound(frozen: Frozen, now: Mapping[str, Any]) -> None:
@@ -157,9 +133,7 @@ def check_prompts(frozen: Frozen, now: Mapping[str, str]) -> None:
         raise UsageError(f"{frozen.folder}: the prompt {changed[0]} is another than in training; train anew")
 
 
-def _program(folder: Path, record: GroupRecord) -> Program | None:
-    if not record.program:
-        return None
+def _program(folder: Path, record: GroupRecord) -> Program:
     path = folder / PROGRAMS / record.program
     if Path(record.program).name != record.program:
         raise DataError(f"{folder / DESCRIPTION}: {record.program!r} is no file's name")
@@ -201,14 +175,23 @@ class AgentRetriever:
 
     name = "agent-retriever"
 
-    def __init__(self, kb: SkbKB, frozen: Frozen, parts: Parts, calls: ModelCalls | None) -> None:
-        """``calls`` routes queries; None: by common words. Raises UsageError where a prompt has changed."""
-        self._skb, self._frozen, self._parts = kb.skb, frozen, parts
-        self._calls = calls if len(frozen.groups) > 1 else None
-        self._centroids = Centroids(frozen.about.words, frozen.about.centroids)
+    def __init__(self, kb: SkbKB, settings: Settings, options: AgentRetrieverOptions) -> None:
+        """Raises UsageError where nothing was trained, or for something else than is here."""
+        if not options.trained:
+            made = "kbnav train programs makes them, --set trained=FOLDER names their folder"
+            raise UsageError(f"agent-retriever needs programs: {made}")
+        self._skb, self._frozen = kb.skb, read_frozen(Path(options.trained))
+        about = self._frozen.about
+        model = options.api_model or about.models.get("programs", "")
+        self._parts = open_parts(kb, settings, candidates=options.candidates, api_model=model)
+        check_bound(self._frozen, bound_to(kb))
+        by_model = options.routing == "model" or (options.routing == "auto" and settings.model != OFFLINE)
+        self._calls = open_calls(settings) if by_model and len(about.groups) > 1 else None
+        self._centroids = Centroids(about.words, about.centroids)
         self._lock = threading.Lock()
         self._sandbox: Sandbox | None = None
-        check_prompts(frozen, self.prompts)
+        self.refuse_seen = self._frozen.refuse_seen
+        check_prompts(self._frozen, self.prompts)
 
     @property
     def prompts(self) -> Mapping[str, str]:
@@ -216,45 +199,33 @@ class AgentRetriever:
         routing = {_ROUTING_PROMPT: prompt_hashes("agent_retriever")[_ROUTING_PROMPT]} if self._calls else NO_PROMPTS
         return {**routing, **self._parts.prompts}
 
-    def refuse_seen(self, questions: Iterable[tuple[str, str]]) -> None:
-        """Raise UsageError where one of the questions, by id and text, was used in training."""
-        self._frozen.refuse_seen(questions)
-
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``. Raises as the first stage and the calls of models do."""
         trace = trace or Trace()
         group = self.route(query, trace)
-        first = self.first(query, trace)
+        first = self._parts.first(query, trace)
         hits = self._ranked(group, query, first, trace)[:k]
         return as_ranking(self._skb, [(self._skb.number(node), score) for node, score in hits])
 
-    def first(self, query: str, trace: Trace | None = None) -> Sequence[str]:
-        """What the first stage finds, ids, best first."""
-        return self._parts.first(query, trace)
-
-    def route(self, query: str, trace: Trace) -> FrozenGroup:
+    def route(self, query: str, trace: Trace) -> GroupRecord:
         """The group of a query: the model's choice, or the nearest where it says none or there is no model."""
-        groups = self._frozen.groups
+        groups = self._frozen.about.groups
         with trace.step("route", query=query) as seen:
-            place = -1
-            if self._calls is not None:
-                calls = self._calls
-                patterns = [group.record.pattern for group in groups]
-                (number,) = assign(
-                    patterns, [query], lambda prompt, own, purpose: calls.ask(prompt, own, purpose=purpose), trace
-                )
-                place = number - 1
-            if place < 0:
-                place = self._centroids.nearest([query])[0] if len(groups) > 1 else 0
-            group = groups[place]
-            seen.text = f"{group.record.id}: {group.record.pattern}"
+            number = 0
+            if self._calls:
+                (number,) = assign([group.pattern for group in groups], [query], self._calls.ask, trace)
+            if not number and len(groups) > 1:
+                number = self._centroids.nearest([query])[0] + 1
+            group = groups[max(0, number - 1)]
+            seen.text = f"{group.id}: {group.pattern}"
         return group
 
-    def _ranked(self, group: FrozenGroup, query: str, first: Sequence[str], trace: Trace) -> list[tuple[str, float]]:
-        if group.program is None:
+    def _ranked(self, group: GroupRecord, query: str, first: Sequence[str], trace: Trace) -> list[tuple[str, float]]:
+        program = self._frozen.programs.get(group.id)
+        if program is None:
             return [(node, float(-place)) for place, node in enumerate(first)]
-        with trace.step("program", group=group.record.id) as seen:
-            outcome = self._started().run(group.program, query, first, self._parts.api, trace)
+        with trace.step("program", group=group.id) as seen:
+            outcome = self._started().run(program, query, first, self._parts.api, trace)
             hits = ranked(outcome, first)
             shown = [(self._skb.number(node), score) for node, score in hits[:5]]
             calls = ", ".join(f"{name} {count}" for name, count in outcome.calls.items())
@@ -274,17 +245,3 @@ class AgentRetriever:
                 self._sandbox = stack.enter_context(Sandbox())
                 weakref.finalize(self, stack.close)
             return self._sandbox
-
-
-def build_agent_retriever(kb: SkbKB, settings: Settings, options: AgentRetrieverOptions) -> AgentRetriever:
-    """See ``AgentRetriever``. Raises UsageError where nothing was trained, or for something else than is here."""
-    if not options.trained:
-        raise UsageError(
-            "agent-retriever needs programs: kbnav train programs makes them, --set trained=FOLDER names their folder"
-        )
-    frozen = read_frozen(Path(options.trained))
-    model = options.api_model or frozen.about.models.get("programs", "")
-    parts = open_parts(kb, settings, candidates=options.candidates, api_model=model)
-    check_bound(frozen, bound_to(kb))
-    by_model = options.routing == "model" or (options.routing == "auto" and settings.model != "offline")
-    return AgentRetriever(kb, frozen, parts, open_calls(settings) if by_model else None)

@@ -33,7 +33,7 @@ from kbnav.programs.api.functions import OverLimit
 from kbnav.programs.api.knowledge import NotHere
 from kbnav.programs.first_stage import open_parts
 from kbnav.programs.program import Failure, FailureKind, Outcome, Problem, Program
-from kbnav.programs.steps import SIDE_BY_SIDE
+from kbnav.programs.steps import SIDE_BY_SIDE, TrialRunner
 from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import OFFLINE, Settings
 from kbnav.settings.plugins import needs
@@ -168,7 +168,7 @@ class Sandbox:
         except self._monty.MontyError as error:
             failure = self._failure(error, program)
         except (OutOfCalls, OutOfOutput, OutOfTime) as error:
-            failure = Failure(_KINDS[type(error).__name__], str(error))
+            failure = Failure(str(error), kind=_KINDS[type(error).__name__])
         seconds = round(time.perf_counter() - began, 4)
         return Outcome(scores, failure, calls.feedback.text, dict(calls.counts), seconds, calls.trace.usage)
 
@@ -250,7 +250,8 @@ class Sandbox:
 
     def _failure(self, error: monty.MontyError, program: Program) -> Failure:
         if isinstance(error, self._monty.MontyCrashedError):
-            return Failure("time" if error.timed_out else "crash", f"the program's process ended: {error}"[:_MESSAGE])
+            ended = f"the program's process ended: {error}"
+            return Failure(ended[:_MESSAGE], kind="time" if error.timed_out else "crash")
         name, said = type(error.exception()).__name__, str(error).strip()
         kind = _KINDS.get(name, "raised")
         message = said if said.startswith(name) else f"{name}: {said}" if said else name
@@ -260,7 +261,7 @@ class Sandbox:
             line = next((frame.line for frame in reversed(error.traceback()) if frame.line in own), 0)
         if kind == "raised" and "suspension limit" in message:
             kind = "calls"
-        return Failure(kind, message[:_MESSAGE], line)
+        return Failure(message[:_MESSAGE], line, kind)
 
 
 def _placeholder(name: str) -> Any:
@@ -286,7 +287,7 @@ def read_scores(
             named = ", ".join(repr(node[:80]) for node in unknown[:3])
             wrong = f"gave scores for {len(unknown)} ids that are no {which}: {named}"
     if wrong is not None:
-        return {}, Failure("scores", f"{program.entry} {wrong}")
+        return {}, Failure(f"{program.entry} {wrong}", kind="scores")
     place = {node: number for number, node in enumerate(candidates if program.entry == "score" else value)}
     ordered = sorted(value, key=lambda node: (-float(value[node]), place[node]))
     return {node: float(value[node]) for node in ordered}, None
@@ -332,18 +333,6 @@ class Worker:
         return self._sandbox.run(Program.read(source), query, candidates, self._parts.api)
 
 
-class Bench:
-    """What ``TrialRunner`` needs, done by ``count`` workers; threads share it. Raises what they met."""
-
-    def __init__(self, call: Callable[..., Any], count: int) -> None:
-        """``call`` gives what a method of a worker that has nothing else to do gives, by the method's name."""
-        self.count = count
-        self.first: Callable[[str], Sequence[str]] = partial(call, "first")
-        self.run: Callable[[Program, str, Sequence[str]], Outcome] = lambda program, query, candidates: call(
-            "run", program.source, query, list(candidates)
-        )
-
-
 _HERE: list[Worker] = []
 """In a process that was started for it, its worker."""
 
@@ -358,15 +347,18 @@ def _do(method: str, arguments: Sequence[Any]) -> Any:
 
 
 @contextmanager
-def open_bench(where: Where, settings: Settings, api_model: str, count: int | None) -> Iterator[Bench]:
-    """``count`` workers, by default as many as there are processors; they end with it. Raises as ``connected``."""
+def open_bench(where: Where, settings: Settings, api_model: str, count: int | None) -> Iterator[TrialRunner]:
+    """What runs programs in ``count`` workers, by default as many as there are processors; they end with it.
+
+    Raises as ``connected``, and what the workers meet.
+    """
     settings = for_workers(settings).asking(OFFLINE)
     if where == "ray":
         with connected("--set on=ray") as ray, ExitStack() as stack:
             number, share = share_of(ray, count)
             workers = Pool(ray, Worker, (settings, api_model), number, share)
             stack.callback(workers.close)
-            yield Bench(workers.call, number)
+            yield _runner(workers.call, number)
         return
     number = count or os.cpu_count() or 1
     begun = (settings, api_model)
@@ -378,4 +370,14 @@ def open_bench(where: Where, settings: Settings, api_model: str, count: int | No
             except BrokenProcessPool as error:
                 raise ServiceError("a process that ran programs was ended; the same command continues it") from error
 
-        yield Bench(submit, number)
+        yield _runner(submit, number)
+
+
+def _runner(call: Callable[..., Any], count: int) -> TrialRunner:
+    """``call`` gives what a method of a worker that has nothing else to do gives, by the method's name."""
+
+    def run(program: Program, query: str, candidates: Sequence[str]) -> Outcome:
+        found: Outcome = call("run", program.source, query, list(candidates))
+        return found
+
+    return TrialRunner(partial(call, "first"), run, count)

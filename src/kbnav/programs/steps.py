@@ -13,7 +13,8 @@ from typing import Literal, get_args
 
 from kbnav.evaluation.metrics.ranking import STARK_METRICS, mean_scores, ranks_in_lists
 from kbnav.evaluation.metrics.statistics import paired_test
-from kbnav.programs.first_stage import KEPT, TrainingQuery, oracle_recall
+from kbnav.planning.training import LabelledQuestion
+from kbnav.programs.first_stage import KEPT, oracle_recall
 from kbnav.programs.program import Outcome, Program
 from kbnav.runs.trajectory import Usage
 
@@ -22,7 +23,7 @@ from kbnav.runs.trajectory import Usage
 class Trial:
     """One program on one query. ``error`` is why it failed; ranking and metrics are then the first stage's."""
 
-    query: TrainingQuery
+    query: LabelledQuestion
     ranking: tuple[str, ...]
     scores: Mapping[str, float]
     """The program's own, of nodes in ``ranking``; empty where it failed."""
@@ -32,8 +33,8 @@ class Trial:
     debug: str = ""
     calls: Mapping[str, int] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
-    candidates: Collection[str] | None = None
-    """What the first stage found; None where that is not known."""
+    candidates: Collection[str] = ()
+    """What the first stage found."""
 
     @property
     def ranks(self) -> dict[str, int | None]:
@@ -68,14 +69,14 @@ class TrialRunner:
         """What the first stage finds for a query, best first."""
         self._run, self._at_once = run, at_once
 
-    def baseline(self, queries: Sequence[TrainingQuery]) -> list[Trial]:
+    def baseline(self, queries: Sequence[LabelledQuestion]) -> list[Trial]:
         """The first stage by itself."""
         return [self._judged(query, self.candidates(query.text)[:KEPT], Outcome()) for query in queries]
 
-    def run(self, program: Program, queries: Sequence[TrainingQuery]) -> list[Trial]:
+    def run(self, program: Program, queries: Sequence[LabelledQuestion]) -> list[Trial]:
         """The program on each query, side by side in processes of the sandbox, in their order."""
 
-        def trial(query: TrainingQuery) -> Trial:
+        def trial(query: LabelledQuestion) -> Trial:
             candidates = self.candidates(query.text)
             outcome = self._run(program, query.text, candidates)
             return self._judged(query, [node for node, _ in ranked(outcome, candidates)][:KEPT], outcome)
@@ -83,11 +84,11 @@ class TrialRunner:
         with ThreadPoolExecutor(self._at_once) as threads:
             return list(threads.map(lambda query: copy_context().run(trial, query), queries))
 
-    def oracle(self, queries: Sequence[TrainingQuery]) -> float:
+    def oracle(self, queries: Sequence[LabelledQuestion]) -> float:
         """The share of answers that are among the candidates, mean over queries: what reordering cannot pass."""
         return oracle_recall([(self.candidates(query.text), query.answers) for query in queries])
 
-    def _judged(self, query: TrainingQuery, ranking: Sequence[str], outcome: Outcome) -> Trial:
+    def _judged(self, query: LabelledQuestion, ranking: Sequence[str], outcome: Outcome) -> Trial:
         return Trial(
             query,
             tuple(ranking),

@@ -14,29 +14,29 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from contextvars import copy_context
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field
 
 from kbnav.answers.tables import csv_text
-from kbnav.encoders.trained import question_digests
+from kbnav.encoders.trained import Question, question_digests
 from kbnav.errors import DataError, Stopped, UsageError
 from kbnav.evaluation.metrics.statistics import paired_test
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.questions import read
 from kbnav.models.calls import open_calls
 from kbnav.models.prices import cost_of, price_of
-from kbnav.programs.first_stage import TrainingQuery, bound_to, open_parts
+from kbnav.planning.training import LabelledQuestion
+from kbnav.programs.first_stage import bound_to, open_parts
 from kbnav.programs.groups import MOST, SMALLEST, Centroids, Group, groups_by_model, one_group
-from kbnav.programs.program import Outcome, Problem, Program
+from kbnav.programs.program import Problem, Program
 from kbnav.programs.retriever import Description, GroupRecord, freeze, read_frozen
 from kbnav.programs.sandbox import Sandbox, Where, open_bench
 from kbnav.programs.steps import (
     RULE,
-    SIDE_BY_SIDE,
     History,
     Step,
     Trial,
@@ -48,12 +48,9 @@ from kbnav.programs.steps import (
 )
 from kbnav.programs.writer import (
     Brief,
-    ContrastText,
     ModelWriter,
     debug_of_worst,
     describe_setting,
-    describe_trial,
-    document_pair,
     example_queries,
     names_in,
     next_action,
@@ -63,7 +60,7 @@ from kbnav.programs.writer import (
 )
 from kbnav.prompts import prompt_hashes
 from kbnav.retrieval.expansion import document_line
-from kbnav.runs.journal import open_journal, read_journal, write_whole
+from kbnav.runs.journal import open_journal, read_document, read_journal, write_whole
 from kbnav.runs.trajectory import Trace, Usage
 from kbnav.settings.model import OFFLINE, Price, Settings
 from kbnav.settings.systems import Options
@@ -139,8 +136,8 @@ class Task:
 
     id: str
     pattern: str
-    training: Sequence[TrainingQuery]
-    validation: Sequence[TrainingQuery]
+    training: Sequence[LabelledQuestion]
+    validation: Sequence[LabelledQuestion]
     first: Sequence[Trial]
 
 
@@ -170,7 +167,17 @@ def why_ended(task: Task, history: History, options: ProgramsOptions, context: T
 
 def take_step(task: Task, history: History, options: ProgramsOptions, context: TrainingContext) -> Step:
     """One step: a program is written, run on a batch, contrasted, and compared with the best so far."""
-    began, trace = time.monotonic(), Trace()
+    began, trace, api = time.monotonic(), Trace(), Trace()
+    step = _tried(task, history, options, context, trace, api)
+    cost = (cost_of(trace.usage, context.price) or 0.0) + (cost_of(api.usage, context.api_price) or 0.0)
+    seconds = round(time.monotonic() - began, 3)
+    return replace(step, usage=trace.usage, api_usage=api.usage, cost=cost, seconds=seconds)
+
+
+def _tried(
+    task: Task, history: History, options: ProgramsOptions, context: TrainingContext, trace: Trace, api: Trace
+) -> Step:
+    """The step, with what the writer spends in ``trace`` and what programs do in ``api``."""
     number = len(history.steps) + 1
     brief = Brief(
         next_action(history, options.patience),
@@ -182,12 +189,17 @@ def take_step(task: Task, history: History, options: ProgramsOptions, context: T
         reachable=context.bench.oracle([one.query for one in task.first]),
     )
     source, program, rejected = write_program(brief, context.writer, context.check, trace)
-    step, trials = Step(number, brief.action, source, ""), list[Trial]()
+    step = Step(number, brief.action, source, "")
     if program is None:
-        step = replace(step, rejected=len(rejected) - 1, error=rejected[-1].error)
-        return _with_cost(step, trace, trials, context, began)
+        return replace(step, rejected=len(rejected) - 1, error=rejected[-1].error)
+
+    def run(queries: Sequence[LabelledQuestion]) -> list[Trial]:
+        trials = context.bench.run(program, queries)
+        api.spend(sum((one.usage for one in trials), Usage()))
+        return trials
+
     batch = _batch(task, options, number)
-    trials = context.bench.run(program, batch)
+    trials = run(batch)
     failures = [one for one in trials if one.error]
     step = replace(
         step,
@@ -200,56 +212,28 @@ def take_step(task: Task, history: History, options: ProgramsOptions, context: T
         debug=debug_of_worst(trials),
     )
     if step.broken:
-        return _with_cost(step, trace, trials, context, began)
-    advice = _advice(brief, source, trials, context, trace)
+        return step
+    contrast = split(trials)
+    advice = context.writer.reflect(brief, source, contrast, context.label, context.document, trace)
+    advice = without_names(advice, names_in(contrast, context.label, context.named))
     best = Program.read(history.best.source) if history.best else None
     before = means(context.bench.run(best, batch) if best else context.bench.baseline(batch))["mrr"]
     step = replace(step, best_on_batch=before, instruction=advice)
-    if step.metrics["mrr"] >= before:
-        held = context.bench.run(program, task.validation)
-        compared = compare(held, history.best.validated if history.best else scores_of(task.first))
-        step = replace(
-            step,
-            compared=compared,
-            accepted=compared.accepted,
-            validation=means(held),
-            validated=scores_of(held),
-        )
-        trials = [*trials, *held]
-    return _with_cost(step, trace, trials, context, began)
-
-
-def _advice(brief: Brief, source: str, trials: Sequence[Trial], context: TrainingContext, trace: Trace) -> str:
-    contrast = split(trials)
-    shown = ContrastText(
-        [describe_trial(one, context.label) for one in contrast.well],
-        [describe_trial(one, context.label) for one in contrast.badly],
-        means(trials),
-        trials,
-        document_pair(contrast.badly[0], context.document) if contrast.badly else (),
+    if step.metrics["mrr"] < before:
+        return step
+    held = run(task.validation)
+    compared = compare(held, history.best.validated if history.best else scores_of(task.first))
+    return replace(
+        step, compared=compared, accepted=compared.accepted, validation=means(held), validated=scores_of(held)
     )
-    text = context.writer.reflect(brief, source, contrast, shown, trace)
-    return without_names(text, names_in(contrast, context.label, context.named))
 
 
-def _batch(task: Task, options: ProgramsOptions, number: int) -> list[TrainingQuery]:
+def _batch(task: Task, options: ProgramsOptions, number: int) -> list[LabelledQuestion]:
     order = list(task.training)
     random.Random(f"{options.seed}:{task.id}:batches").shuffle(order)
     size = min(options.batch, len(order))
     start = (number - 1) * size
     return [order[place % len(order)] for place in range(start, start + size)]
-
-
-def _with_cost(step: Step, trace: Trace, trials: Sequence[Trial], context: TrainingContext, began: float) -> Step:
-    api = sum((one.usage for one in trials), Usage())
-    cost = (cost_of(trace.usage, context.price) or 0.0) + (cost_of(api, context.api_price) or 0.0)
-    return replace(
-        step,
-        usage=trace.usage,
-        api_usage=api,
-        cost=cost,
-        seconds=round(time.monotonic() - began, 3),
-    )
 
 
 @dataclass(frozen=True)
@@ -259,6 +243,7 @@ class GroupsFound:
     groups: tuple[Group, ...]
     usage: Usage = field(default_factory=Usage)
     cost: float = 0.0
+    format: int = 1
 
 
 @dataclass(frozen=True)
@@ -266,20 +251,26 @@ class Order:
     """What is trained on; ``bound``: all that must be the same in use; ``models``: the writer's, the programs'."""
 
     skb: str
-    training: Sequence[TrainingQuery]
-    validation: Sequence[TrainingQuery]
+    training: Sequence[LabelledQuestion]
+    validation: Sequence[LabelledQuestion]
     options: ProgramsOptions
     bound: Mapping[str, Any]
     models: Mapping[str, str]
     prompts: Mapping[str, str] = field(default_factory=dict)
 
+    @cached_property
+    def seen(self) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
+        """The questions of both parts, as a folder keeps them."""
+        training, validation = (
+            question_digests((one.id, one.text) for one in part) for part in (self.training, self.validation)
+        )
+        return training, validation
+
 
 @dataclass(frozen=True)
 class Trained:
-    """What became of a training: the steps of each group, and why each ended."""
+    """What became of a training: why each group ended, and the dollars of all."""
 
-    groups: tuple[Group, ...]
-    steps: Mapping[str, Sequence[Step]]
     ended: Mapping[str, str]
     cost: float
 
@@ -335,19 +326,13 @@ def train(
     if "stopped" in ended.values():
         raise Stopped(STOPPED)
     _freeze(folder, order, grouped, tasks, histories, context)
-    steps = {name: history.steps for name, history in histories.items()}
-    return Trained(grouped.groups, steps, ended, context.spent())
+    return Trained(ended, context.spent())
 
 
 def read_groups(folder: Path) -> GroupsFound:
     """The groups of a training. Raises UsageError where it has none yet, DataError."""
-    path = folder / GROUPS
-    try:
-        return TypeAdapter(GroupsFound).validate_json(path.read_bytes())
-    except FileNotFoundError as error:
-        raise UsageError(f"{folder} holds no training: no {GROUPS}") from error
-    except (OSError, ValidationError) as error:
-        raise DataError(f"{path}: not the groups of a training: {error}") from error
+    found: GroupsFound = read_document(folder / GROUPS, GroupsFound, f"{folder} holds no training: no {GROUPS}")
+    return found
 
 
 def read_steps(folder: Path, group: Group) -> tuple[Step, ...]:
@@ -378,14 +363,15 @@ def check_questions(order: Order) -> None:
             raise UsageError(f"there are no questions with gold nodes to {name} on")
         if len({one.id for one in queries}) < len(queries):
             raise UsageError(f"several questions to {name} on have the same id")
-    held = {one.text for one in question_digests([(one.id, one.text) for one in order.validation])}
-    both = [one.id for one in question_digests([(one.id, one.text) for one in order.training]) if one.text in held]
-    ids = {one.id for one in order.validation} & {one.id for one in order.training}
-    if both or ids:
-        raise UsageError(f"the question {(both or sorted(ids))[0]!r} is both to train and to validate on")
+    training, validation = order.seen
+    held = {key for one in validation for key in (one.id, one.text)}
+    both = [one.id for one in training if not held.isdisjoint((one.id, one.text))]
+    if both:
+        raise UsageError(f"the question {both[0]!r} is both to train and to validate on")
 
 
 def _begin(folder: Path, order: Order) -> None:
+    training, validation = ([one.model_dump() for one in part] for part in order.seen)
     now = {
         "skb": order.skb,
         "options": order.options.model_dump(mode="json", exclude=set(_FREE)),
@@ -393,8 +379,8 @@ def _begin(folder: Path, order: Order) -> None:
         "bound": order.bound,
         "models": order.models,
         "prompts": order.prompts,
-        "training": [one.model_dump() for one in question_digests([(one.id, one.text) for one in order.training])],
-        "validation": [one.model_dump() for one in question_digests([(one.id, one.text) for one in order.validation])],
+        "training": training,
+        "validation": validation,
     }
     text = json.dumps(now, ensure_ascii=False, indent=1) + "\n"
     path = folder / TRAINING
@@ -439,8 +425,8 @@ def _freeze(
         prompts=dict(order.prompts),
         models=dict(order.models),
         seed=order.options.seed,
-        training=question_digests([(one.id, one.text) for one in order.training]),
-        validation=question_digests([(one.id, one.text) for one in order.validation]),
+        training=order.seen[0],
+        validation=order.seen[1],
         oracle=round(context.bench.oracle(order.validation), 6),
         words=centroids.words,
         centroids=centroids.vectors,
@@ -474,8 +460,8 @@ def _record(group: Group, task: Task, best: Step | None) -> GroupRecord:
 def train_programs(
     kb: SkbKB,
     settings: Settings,
-    training: Sequence[TrainingQuery],
-    validation: Sequence[TrainingQuery],
+    training: Sequence[LabelledQuestion],
+    validation: Sequence[LabelledQuestion],
     options: ProgramsOptions,
     folder: Path,
     *,
@@ -504,7 +490,7 @@ def train_programs(
         found = groups_by_model(
             training,
             validation,
-            lambda prompt, own, purpose: calls.ask(prompt, own, purpose=purpose),
+            calls.ask,
             trace,
             most=options.most,
             smallest=options.smallest,
@@ -515,14 +501,11 @@ def train_programs(
 
     with ExitStack() as stack:
         sandbox = stack.enter_context(Sandbox())
-        first: Callable[[str], Sequence[str]] = lambda query: parts.first(query, None)  # noqa: E731
-        run: Callable[[Program, str, Sequence[str]], Outcome] = partial(sandbox.run, api=parts.api)
-        at_once = SIDE_BY_SIDE
+        bench = TrialRunner(lambda query: parts.first(query, None), partial(sandbox.run, api=parts.api))
         if options.on != "here":
             bench = stack.enter_context(open_bench(options.on, settings, options.api_model, options.workers))
-            first, run, at_once = bench.first, bench.run, bench.count
         context = TrainingContext(
-            TrialRunner(first, run, at_once),
+            bench,
             ModelWriter(calls, describe_setting(kb, parts.api)),
             check=lambda program: sandbox.check(program, parts.api),
             label=lambda node: kb.skb.name(kb.skb.number(node)),

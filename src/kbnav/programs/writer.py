@@ -11,11 +11,11 @@ from types import MappingProxyType
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.calls import ModelCalls
 from kbnav.planning.paths import example_edge
+from kbnav.planning.training import LabelledQuestion
 from kbnav.programs.api import Api
-from kbnav.programs.first_stage import TrainingQuery
 from kbnav.programs.program import BadProgram, Problem, Program
 from kbnav.programs.sandbox import LANGUAGE
-from kbnav.programs.steps import Action, History, Trial, Verdict
+from kbnav.programs.steps import Action, History, Trial, Verdict, means
 from kbnav.prompts import render
 from kbnav.retrieval.expansion import structures
 from kbnav.runs.trajectory import Trace
@@ -39,15 +39,20 @@ _QUOTED = re.compile(r"[\"“”„«»'‘’`]")
 
 @dataclass(frozen=True)
 class Contrast:
-    """The queries that a program did best on, best first, and those it did worst on, worst first."""
+    """What came of a program: the queries that it did best on, best first, and those it did worst on, worst first."""
 
+    trials: Sequence[Trial]
     well: tuple[Trial, ...]
     badly: tuple[Trial, ...]
     went_well: int
-    """How many of ``queries`` went well."""
+    """How many of those without an error went well."""
     whole: int
     """How many went as well as they can: no wrong node above a right one."""
-    queries: int
+
+    @property
+    def failed(self) -> int:
+        """Queries on which the program ended with an error."""
+        return sum(bool(one.error) for one in self.trials)
 
 
 def split(trials: Sequence[Trial]) -> Contrast:
@@ -62,13 +67,8 @@ def split(trials: Sequence[Trial]) -> Contrast:
     less = [one for one in well if not _is_whole(one)]
     badly = sorted((one for one in done if one not in well), key=standing)
     badly += sorted(less, key=standing)[: max(0, SHOWN - len(badly))]
-    return Contrast(
-        tuple([one for one in well if one not in badly][:SHOWN]),
-        tuple(badly[:SHOWN]),
-        len(well),
-        sum(map(_is_whole, done)),
-        len(done),
-    )
+    best = tuple([one for one in well if one not in badly][:SHOWN])
+    return Contrast(trials, best, tuple(badly[:SHOWN]), len(well), sum(map(_is_whole, done)))
 
 
 def standing(trial: Trial) -> float:
@@ -108,9 +108,8 @@ def describe_trial(trial: Trial, label: Callable[[str], str]) -> str:
 
 def _nowhere(trial: Trial, node: str) -> str:
     """Why an answer is not in the ranking: no program that reorders candidates can find what is none of them."""
-    if trial.candidates is None or node in trial.candidates:
-        return f"not among the first {len(trial.ranking)}{'' if trial.candidates is None else ', though a candidate'}"
-    return "no candidate"
+    late = f"not among the first {len(trial.ranking)}, though a candidate"
+    return late if node in trial.candidates else "no candidate"
 
 
 def document_pair(trial: Trial, document: Callable[[str], str]) -> list[str]:
@@ -182,30 +181,13 @@ class Brief:
     action: Action
     number: int
     pattern: str
-    examples: Sequence[TrainingQuery]
+    examples: Sequence[LabelledQuestion]
     first: Mapping[str, float]
     history: History
     rejected: tuple[Rejected, ...] = ()
     """What was written at this step already."""
     reachable: float | None = None
     """The share of the validation answers that are candidates; None where that is not known."""
-
-
-@dataclass(frozen=True)
-class ContrastText:
-    """The two sides of a contrast as text, the means over the batch, and all its trials."""
-
-    well: Sequence[str]
-    badly: Sequence[str]
-    metrics: Mapping[str, float]
-    trials: Sequence[Trial] = ()
-    documents: Sequence[str] = ()
-    """Of the query that went worst: the document of a right answer, and that of the first wrong node."""
-
-    @property
-    def failed(self) -> int:
-        """Queries on which the program ended with an error."""
-        return sum(bool(one.error) for one in self.trials)
 
 
 @dataclass(frozen=True)
@@ -246,9 +228,18 @@ class ModelWriter:
         )
         return program_in(self._calls.ask(prompt, trace, purpose=brief.action))
 
-    def reflect(self, brief: Brief, source: str, contrast: Contrast, shown: ContrastText, trace: Trace) -> str:
+    def reflect(
+        self,
+        brief: Brief,
+        source: str,
+        contrast: Contrast,
+        label: Callable[[str], str],
+        document: Callable[[str], str],
+        trace: Trace,
+    ) -> str:
         """General instructions from what went well and badly; empty where every query went as well as it can."""
-        if shown.metrics.get("mrr") == 1:
+        metrics = means(contrast.trials)
+        if metrics["mrr"] == 1:
             return ""
         prompt = render(
             "agent_retriever/reflect.md",
@@ -256,7 +247,10 @@ class ModelWriter:
             pattern=brief.pattern,
             source=source,
             contrast=contrast,
-            shown=shown,
+            metrics=metrics,
+            well=[describe_trial(one, label) for one in contrast.well],
+            badly=[describe_trial(one, label) for one in contrast.badly],
+            documents=document_pair(contrast.badly[0], document) if contrast.badly else [],
         )
         return self._calls.ask(prompt, trace, purpose="reflect").strip()
 
@@ -307,7 +301,7 @@ def next_action(history: History, patience: int) -> Action:
     return "anew" if history.without_gain >= patience else "improve"
 
 
-def example_queries(queries: Sequence[TrainingQuery], seed: str) -> list[TrainingQuery]:
+def example_queries(queries: Sequence[LabelledQuestion], seed: str) -> list[LabelledQuestion]:
     """So many queries at random, in their order."""
     places = random.Random(seed).sample(range(len(queries)), min(EXAMPLES, len(queries)))
     return [queries[place] for place in sorted(places)]

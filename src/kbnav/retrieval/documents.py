@@ -6,7 +6,8 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -146,9 +147,10 @@ class MultiVSS:
     name = "multi-vss"
     prompts = NO_PROMPTS
 
-    def __init__(self, kb: SkbKB, vectors: Blobs, options: MultiVSSOptions) -> None:
-        """Vectors of chunks are made when a query first needs them, and kept in ``vectors``. Raises as ``VSS``."""
-        self._skb, self._vectors, self._options = kb.skb, vectors, options
+    def __init__(self, kb: SkbKB, settings: Settings, options: MultiVSSOptions) -> None:
+        """Vectors of chunks are made when a query first needs them, and kept under ``home``. Raises as ``VSS``."""
+        self._skb, self._vectors = kb.skb, Blobs(settings.home / FILE, "the vectors of chunks")
+        self._options = options
         self._vss = VSS(kb, VSSOptions(candidates=options.candidates, relations=options.relations))
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
@@ -234,11 +236,6 @@ def aggregated(cosines: Vectors, how: Aggregate) -> float:
     return float((cosines if how == "mean" else np.sort(cosines)[-3:]).mean())
 
 
-def build_multi_vss(kb: SkbKB, settings: Settings, options: MultiVSSOptions) -> MultiVSS:
-    """See ``MultiVSS``; the vectors of chunks are kept under ``home``."""
-    return MultiVSS(kb, Blobs(settings.home / FILE, "the vectors of chunks"), options)
-
-
 VECTORS = "vectors"
 """Folder of an SKB's vectors, beside the model that made them."""
 _OF = "of.json"
@@ -257,16 +254,16 @@ class Dense(VSS):
 
     name = "dense"
 
-    def __init__(self, kb: SkbKB, folder: Path, options: DenseOptions) -> None:
-        """Raises UsageError where the folder holds nothing that was trained for the SKB, or no vectors of it."""
+    def __init__(self, kb: SkbKB, options: DenseOptions) -> None:
+        """Raises UsageError where nothing is named that was trained for the SKB, or where it has no vectors of it."""
+        if not options.trained:
+            made = "kbnav train dense makes them, --set trained=FOLDER names their folder"
+            raise UsageError(f"dense needs encoders: {made}")
+        folder = Path(options.trained)
         encoder = Trained.load(folder)
-        self._folder, self._card = folder, encoder.card
         check_schema(folder, encoder.card, kb.skb.meta.name, kb.skb.meta.schema_sha256)
         super().__init__(kb, options, (vectors_of(folder, kb.skb, encoder), encoder.card.relations))
-
-    def refuse_seen(self, questions: Iterable[tuple[str, str]]) -> None:
-        """See ``refuse_seen``."""
-        refuse_seen(self._folder, "it", (*self._card.training, *self._card.validation), questions)
+        self.refuse_seen = partial(refuse_seen, folder, "it", encoder.card.seen)
 
 
 def vectors_of(folder: Path, skb: SKB, encoder: Encoder) -> VectorIndex:
@@ -299,10 +296,3 @@ def embed(folder: Path, skb: SKB, progress: Progress = no_progress) -> None:
     write_whole(part / _OF, json.dumps({"skb": skb.meta.name, "data": skb.meta.data}))
     shutil.rmtree(done, ignore_errors=True)
     part.rename(done)
-
-
-def build_dense(kb: SkbKB, settings: Settings, options: DenseOptions) -> Dense:  # noqa: ARG001
-    """See ``Dense``; no setting concerns it. Raises UsageError where nothing trained is named."""
-    if not options.trained:
-        raise UsageError("dense needs encoders: kbnav train dense makes them, --set trained=FOLDER names their folder")
-    return Dense(kb, Path(options.trained), options)

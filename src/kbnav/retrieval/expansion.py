@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -112,40 +113,36 @@ class Expansions(list[str]):
         self.nodes = tuple(nodes)
 
 
-class Expander(Protocol):
-    """Turns a query into texts that say more of what is looked for. Calls are made from several threads at once."""
-
-    name: str
-    prompts: Mapping[str, str]
-    """SHA-256 of each prompt file it uses; empty without a model."""
-
-    def expand(self, query: str, trace: Trace) -> Sequence[str]:
-        """What is put behind the query, in that order; none without usable replies. Raises as the model's calls."""
-
-
 class ExpandedRetriever:
     """A retriever that is asked with the query and its expansions in one text."""
 
-    def __init__(self, expander: Expander, base: Retriever, options: ExpansionOptions, skb: SKB | None = None) -> None:
-        """``skb`` is what is searched, where expansions may name nodes."""
-        self.name, self.prompts = expander.name, {**expander.prompts, **base.prompts}
-        self.stages = (base,)
-        self._expander, self._base, self._repeats, self._skb = expander, base, options.repeats, skb
+    name: str
+
+    def __init__(
+        self, skb: SKB, base: Retriever, options: ExpansionOptions, prompts: Mapping[str, str] = NO_PROMPTS
+    ) -> None:
+        """``prompts``: SHA-256 of each prompt file that expanding needs."""
+        self.prompts, self.stages = {**prompts, **base.prompts}, (base,)
+        self._skb, self._base, self._options = skb, base, options
+
+    @abstractmethod
+    def expand(self, query: str, trace: Trace) -> Sequence[str]:
+        """What is put behind the query, in that order; none without usable replies. Raises as the model's calls."""
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``. Where there is no expansion, the query is asked as it is, and the trace says so."""
         trace = trace or Trace()
-        expansions = self._expander.expand(query, trace)
+        expansions = self.expand(query, trace)
         for number, text in enumerate(expansions, 1):
             trace.record("expansion", Observed(text), number=number)
         if not expansions:
             trace.record("expanded_query", Observed("no expansion was made: the query is asked as it is", ok=False))
             return self._base.retrieve(query, k, trace)
-        expanded = join(query, expansions, self._repeats)
+        expanded = join(query, expansions, self._options.repeats)
         trace.record("expanded_query", Observed(expanded))
         nodes = expansions.nodes if isinstance(expansions, Expansions) else ()
         found = self._base.retrieve(expanded, max(k, len(nodes)), trace)
-        if not nodes or self._skb is None:
+        if not nodes:
             return Ranking(found.nodes[:k])
         fused = reciprocal_rank_fusion([numbers(self._skb, found), list(nodes)], weights=[1.0, _NODES])[:k]
         with trace.step("candidates", nodes=len(nodes)) as seen:
@@ -153,34 +150,30 @@ class ExpandedRetriever:
         return as_ranking(self._skb, fused)
 
 
-class PRF:
+class PRF(ExpandedRetriever):
     """Pseudo-relevance feedback: the documents of a first retrieval, whole, as the expansion; it asks no model."""
 
     name = "prf"
-    prompts = NO_PROMPTS
-
-    def __init__(self, skb: SKB, base: Retriever, options: PRFOptions) -> None:
-        self._skb, self._base, self._initial = skb, base, options.initial
+    _options: PRFOptions
 
     def expand(self, query: str, trace: Trace) -> list[str]:
-        """See ``Expander``."""
-        found = self._base.retrieve(query, self._initial, trace)
+        """See ``ExpandedRetriever``."""
+        found = self._base.retrieve(query, self._options.initial, trace)
         return [indexed_text(self._skb, self._skb.number(node)) for node in found.ids]
 
 
-class HyDE:
+class HyDE(ExpandedRetriever):
     """Samples documents that would answer the query, from document structures alone (KAR, 5.2, Table 6)."""
 
     name = "hyde"
+    _options: SampledOptions
 
     def __init__(self, skb: SKB, base: Retriever, calls: ModelCalls, options: SampledOptions) -> None:
-        self.prompts: Mapping[str, str] = prompt_hashes(self.name)
-        self._skb, self._structures = skb, structures(skb)
-        self._base, self._calls, self._options = base, calls, options
-        self._initial = options.initial if isinstance(options, FeedbackOptions) else 0
+        super().__init__(skb, base, options, prompt_hashes(self.name))
+        self._structures, self._calls = structures(skb), calls
 
     def expand(self, query: str, trace: Trace) -> list[str]:
-        """See ``Expander``."""
+        """See ``ExpandedRetriever``."""
         return self._write("document", query, trace)
 
     def _write(self, step: str, query: str, trace: Trace, **values: object) -> list[str]:
@@ -193,13 +186,14 @@ class RAR(HyDE):
     """As HyDE, with the ``initial`` documents in view that the query alone finds first (KAR, section 5.2, Table 6)."""
 
     name = "rar"
+    _options: FeedbackOptions
 
     def expand(self, query: str, trace: Trace) -> list[str]:
-        """See ``Expander``."""
+        """See ``ExpandedRetriever``."""
         return self._write("document", query, trace, documents=self._first([query], trace))
 
     def _first(self, texts: list[str], trace: Trace) -> list[str]:
-        ids = [node for text in texts for node in self._base.retrieve(text, self._initial, trace).ids]
+        ids = [node for text in texts for node in self._base.retrieve(text, self._options.initial, trace).ids]
         return [document_line(self._skb, self._skb.number(node)) for node in dict.fromkeys(ids)]
 
 
@@ -213,7 +207,7 @@ class AGR(RAR):
     name = "agr"
 
     def expand(self, query: str, trace: Trace) -> list[str]:
-        """See ``Expander``.
+        """See ``ExpandedRetriever``.
 
         With one sample there is nothing to weigh a draft against, and it is not refined. Where nothing can be made of
         the refined document, the expansion is the drafts it was to be made from.
@@ -354,16 +348,16 @@ def _document(fields: Mapping[Any, Any], kind: str, known: Mapping[str, str], de
         yield from _entities([inner for inner in words.values() if not isinstance(inner, str)], kind, known, depth + 1)
 
 
-def build_prf(kb: SkbKB, settings: Settings, options: PRFOptions) -> Retriever:
+def build_prf(kb: SkbKB, settings: Settings, options: PRFOptions) -> PRF:
     """See ``PRF``."""
-    base = build_stage(options.base, kb, settings, options)
-    return ExpandedRetriever(PRF(kb.skb, base, options), base, options)
+    return PRF(kb.skb, build_stage(options.base, kb, settings, options), options)
 
 
-def build_hyde(kb: SkbKB, settings: Settings, options: SampledOptions, kind: type[HyDE] = HyDE) -> Retriever:
-    """See ``HyDE``."""
-    base = build_stage(options.base, kb, settings, options)
-    return ExpandedRetriever(kind(kb.skb, base, open_calls(settings), options), base, options)
+def build_hyde(
+    kb: SkbKB, settings: Settings, options: ExpansionOptions, kind: Callable[..., ExpandedRetriever] = HyDE
+) -> ExpandedRetriever:
+    """An expansion by the settings' model. Raises as ``build_retriever`` and ``open_calls``."""
+    return kind(kb.skb, build_stage(options.base, kb, settings, options), open_calls(settings), options)
 
 
 build_rar, build_agr = partial(build_hyde, kind=RAR), partial(build_hyde, kind=AGR)

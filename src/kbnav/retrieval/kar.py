@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -23,28 +24,27 @@ from kbnav.answers.relevance import relevance
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import Direction
 from kbnav.knowledge.skb.graph import WAYS, Graph, Hop, NodeNumbers
-from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import arrow
 from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.text import TextIndex
 from kbnav.knowledge.skb.vectors import VectorSearch
-from kbnav.models.calls import ModelCalls, open_calls
+from kbnav.models.calls import ModelCalls
 from kbnav.prompts import prompt_hashes, render
-from kbnav.retrieval.base import Hits, Retriever, build_stage, numbers
+from kbnav.retrieval.base import Hits, Retriever, numbers
 from kbnav.retrieval.expansion import (
     Count,
     Entity,
     ExpandedRetriever,
     Expansions,
     SampledOptions,
+    build_hyde,
     document_line,
     entities,
     structures,
     write_documents,
 )
 from kbnav.runs.trajectory import Observed, Trace
-from kbnav.settings.model import Settings
 
 Scores = npt.NDArray[np.float32]
 Scorer = Callable[[NodeNumbers], Scores]
@@ -108,26 +108,25 @@ class Linked:
     how: Literal["name", "document"]
 
 
-class KAR:
+class KAR(ExpandedRetriever):
     """Knowledge-aware expansion."""
 
     name = "kar"
+    _options: KAROptions
 
-    def __init__(
-        self, skb: SKB, base: Retriever, calls: ModelCalls, similarity: Meaning | Words, options: KAROptions
-    ) -> None:
-        """``base`` retrieves the documents of the query itself; ``similarity`` those of entities, and neighbours."""
-        self.prompts: Mapping[str, str] = prompt_hashes("kar")
-        self._skb, self._structures = skb, structures(skb)
+    def __init__(self, skb: SKB, base: Retriever, calls: ModelCalls, options: KAROptions) -> None:
+        """``base`` retrieves the documents of the query itself too. Raises UsageError as ``similarity_for``."""
+        super().__init__(skb, base, options, prompt_hashes("kar"))
+        self._structures, self._similarity = structures(skb), similarity_for(skb, options.base)
         self._names = {
             kind.name: _spread(skb, start, kind.count)
             for kind, start in zip(skb.meta.types, skb.meta.type_start, strict=False)
         }
-        self._base, self._calls, self._similarity, self._options = base, calls, similarity, options
+        self._calls = calls
         self._surroundings = Surroundings(skb.graph, hops=options.hops, edges=options.edges)
 
     def expand(self, query: str, trace: Trace) -> list[str]:
-        """See ``Expander``."""
+        """See ``ExpandedRetriever``."""
         named = self._parse(query, trace)
         linked = self._link(query, named, trace)
         triples = {} if "kg" in self._options.without else self._triples(query, linked, trace)
@@ -478,8 +477,4 @@ def similarity_for(skb: SKB, base: str) -> Meaning | Words:
     return Words(skb, skb.text)
 
 
-def build_kar(kb: SkbKB, settings: Settings, options: KAROptions) -> Retriever:
-    """See ``KAR``. Raises UsageError where the SKB has neither vectors nor an index of texts."""
-    base = build_stage(options.base, kb, settings, options)
-    kar = KAR(kb.skb, base, open_calls(settings), similarity_for(kb.skb, options.base), options)
-    return ExpandedRetriever(kar, base, options, kb.skb)
+build_kar = partial(build_hyde, kind=KAR)

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,27 +56,20 @@ class CandidateList(NamedTuple):
 
 
 class Candidates:
-    """The systems; use ``open``."""
+    """What several systems find together."""
 
-    def __init__(self, kb: SkbKB, systems: Sequence[Retriever], depth: int) -> None:
-        self._skb, self.systems, self.depth = kb.skb, systems, depth
-
-    @classmethod
-    def open(
-        cls, kb: SkbKB, settings: Settings, systems: Sequence[str], depth: int, options: Mapping[str, Mapping[str, Any]]
-    ) -> Candidates:
-        """Systems by name, each with its options. Raises as ``build_retriever``."""
-        return cls(kb, [build_retriever(name, kb, settings, options.get(name, {})) for name in systems], depth)
+    def __init__(self, skb: SKB, systems: Sequence[Retriever], depth: int) -> None:
+        self._skb, self._systems, self._depth = skb, systems, depth
 
     def find(self, query: str, trace: Trace | None = None) -> CandidateList:
         """The first ``depth`` nodes of all systems together. Raises as their ``retrieve``."""
         trace = trace or Trace()
         lists, scores = [], []
-        for system in self.systems:
-            ranking = system.retrieve(query, self.depth, trace)
+        for system in self._systems:
+            ranking = system.retrieve(query, self._depth, trace)
             lists.append(numbers(self._skb, ranking))
             scores.append([one.score for one in ranking.nodes])
-        nodes = [node for node, _ in reciprocal_rank_fusion(lists, limit=self.depth)]
+        nodes = [node for node, _ in reciprocal_rank_fusion(lists, limit=self._depth)]
         return CandidateList(nodes, _features(nodes, lists, scores))
 
 
@@ -269,23 +263,30 @@ class QAGNN:
 
     name = "qagnn"
 
-    def __init__(self, kb: SkbKB, folder: Path, card: Card, candidates: Candidates) -> None:
-        """Raises UsageError where the folder was trained for another schema or encoder, DataError where it changed."""
+    def __init__(self, kb: SkbKB, settings: Settings, options: QAGNNOptions) -> None:
+        """Raises UsageError where nothing is named that was trained for the schema and the encoder, or without torch.
+
+        Raises DataError where the folder has changed.
+        """
+        if not options.trained:
+            raise UsageError("qagnn must be trained first: kbnav train qagnn, then --set trained=FOLDER")
+        if find_spec("torch") is None:
+            raise missing("qagnn", "torch", extra="train")
+        folder = Path(options.trained)
+        card = read_card(folder, "qagnn")
         check_schema(folder, card, kb.skb.meta.name, kb.skb.meta.schema_sha256)
         check_files(folder / MODEL, card.files)
-        self._skb, self._folder, self._card, self._candidates = kb.skb, folder, card, candidates
+        own = {name: {"candidates": options.candidates, **options.stages.get(name, {})} for name in options.made_of}
+        self.stages = [build_retriever(name, kb, settings, more) for name, more in own.items()]
+        self._skb, self._candidates = kb.skb, Candidates(kb.skb, self.stages, options.depth)
         self._index, _ = document_vectors(kb, relations=card.relations)
         if not same(self._index.encoder_name, card.settings["encoder"]):
             name = self._index.encoder_name
             raise UsageError(f"{folder}: trained with the encoder {card.settings['encoder']}; {kb.name} has {name}")
         self._builder = Builder(kb.skb, self._index, most=card.settings["nodes"])
         self._network = _read(folder, card)
-        self.stages = candidates.systems
         self.prompts: Mapping[str, str] = {name: sha for one in self.stages for name, sha in one.prompts.items()}
-
-    def refuse_seen(self, questions: Iterable[tuple[str, str]]) -> None:
-        """See ``refuse_seen``."""
-        refuse_seen(self._folder, "it", (*self._card.training, *self._card.validation), questions)
+        self.refuse_seen = partial(refuse_seen, folder, "it", card.seen)
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``."""
@@ -326,15 +327,3 @@ def _read(folder: Path, card: Card) -> Any:
     except (OSError, RuntimeError, SafetensorError) as error:
         raise DataError(f"{folder / MODEL}: cannot be read: {str(error).splitlines()[0]}") from error
     return network.eval()
-
-
-def build_qagnn(kb: SkbKB, settings: Settings, options: QAGNNOptions) -> QAGNN:
-    """See ``QAGNN``. Raises UsageError where nothing trained is named, or torch is missing."""
-    if not options.trained:
-        raise UsageError("qagnn must be trained first: kbnav train qagnn, then --set trained=FOLDER")
-    if find_spec("torch") is None:
-        raise missing("qagnn", "torch", extra="train")
-    folder = Path(options.trained)
-    own = {name: {"candidates": options.candidates, **options.stages.get(name, {})} for name in options.made_of}
-    candidates = Candidates.open(kb, settings, options.made_of, options.depth, own)
-    return QAGNN(kb, folder, read_card(folder, "qagnn"), candidates)

@@ -13,12 +13,18 @@ from io import RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from kbnav.errors import DataError, UsageError
 
 LARGEST = 256 * 1024 * 1024
 """Bytes of one saved run, or of one line of a journal: four times the largest answer that is taken of a service."""
+
+
+class Strict(BaseModel):
+    """What is read from a file: nothing of it is unknown, and nothing changes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def read_file(path: Path, most: int = LARGEST) -> bytes:
@@ -119,6 +125,22 @@ def read_record(line: bytes, kind: Any, name: str) -> Any:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise DataError(f"{name}: {where + ': ' if where else ''}{first['msg']}") from error
+
+
+def read_document(path: Path, kind: Any, missing: str, newest: int = 1) -> Any:
+    """A file that is one document: a dataclass or model of ``kind``, whose ``format`` may be the ``newest`` or older.
+
+    Raises UsageError, which says ``missing``, where there is no such file, and DataError for what is none.
+    """
+    try:
+        found = read_record(read_file(path), kind, str(path))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UsageError(missing) from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    if found.format > newest:
+        raise DataError(f"{path}: format {found.format} is newer than {newest}, the newest this version reads")
+    return found
 
 
 def write_whole(path: Path, content: str | bytes) -> None:

@@ -76,10 +76,15 @@ class Doubt:
     about: str = ""
 
     @property
+    def values(self) -> Mapping[str, str]:
+        """What a sentence of its kind is filled with."""
+        n, _, every = self.about.partition(" / ")
+        return {"about": self.about, "n": n, "all": every}
+
+    @property
     def text(self) -> str:
         """The doubt as an English sentence."""
-        n, _, every = self.about.partition(" / ")
-        return DOUBTS[self.kind].format(about=self.about, n=n, all=every)
+        return DOUBTS[self.kind].format(**self.values)
 
     def to_document(self) -> dict[str, str]:
         """As JSON."""
@@ -392,6 +397,11 @@ class Attempt(NamedTuple):
 def new_id(prefix: str) -> str:
     """An unguessable id that sorts by time."""
     return f"{prefix}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(6)}"
+
+
+def now() -> str:
+    """The time, as records have it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 @cache

@@ -45,7 +45,9 @@ def ask(
     cancellation: Cancellation | None = None,
     config: RunnableConfig | None = None,
 ) -> Run:
-    """Ask one question and save the run under ``<home>/runs``; ``cancellation`` ends it from another thread.
+    """Ask one question and save the run under ``<home>/runs``, unless ``save_runs`` is off.
+
+    ``cancellation`` ends it from another thread.
 
     ``config`` is LangChain's: callbacks, tags and metadata for the run and for all that it calls.
 
@@ -131,10 +133,11 @@ def _record(agent: Agent, state: Any, context: RunContext, started: datetime, se
 
 
 def saved(attempt: Attempt, settings: Settings) -> Run:
-    """Save the run, and only then raise what stopped it; what was found is not lost with a disk that is full."""
+    """Save the run unless ``save_runs`` is off, and then raise what stopped it; a full disk loses no answer."""
     run, failure = attempt
     try:
-        save_run(run, settings.home / "runs")
+        if settings.save_runs:
+            save_run(run, settings.home / "runs")
     except UsageError as error:
         if failure:
             raise type(failure)(f"{failure}; {error}") from failure
@@ -190,7 +193,7 @@ class Chat:
         """Save the run of the last turn where a kill came between its end and that; its time is not known any more."""
         agent, values = self._agent, self._graph.get_state(self._config).values
         folder, run_id = agent.settings.home / "runs", values.get("run_id")
-        if run_id and values.get("outcome") and not (folder / f"{run_id}.json").exists():
+        if agent.settings.save_runs and run_id and values.get("outcome") and not (folder / f"{run_id}.json").exists():
             context = agent.context(values["question"], language_of(agent, values["question"]))
             save_run(_record(agent, values, context, datetime.now(UTC), 0), folder)
 

@@ -352,6 +352,8 @@ class Settings(BaseSettings):
 
     home: Path = Field(default_factory=lambda: Path.home() / ".local" / "state" / "kbnav")
     """Folder of saved runs, chat sessions and the HTTP cache."""
+    save_runs: bool = True
+    """Whether runs are saved; those of the page always are."""
     benchmarks: Path = Path("benchmarks")
     """Folder of the published benchmarks' files, for ``kbnav eval``."""
     cache_age: float = 7 * 24 * 3600.0

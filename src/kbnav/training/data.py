@@ -157,12 +157,21 @@ class Miner:
 
     def negatives(self, example: Example) -> list[int]:
         """``count`` nodes, random ones of the answers' types where sources have too few. Raises UsageError."""
-        taken = _Taken(example, self._documents)
+        nodes, texts = set(example.answers), {self._documents.text(node) for node in example.answers}
+
+        def new(node: int) -> bool:
+            """Whether it may be one: no answer, and no document that was there already."""
+            if node in nodes or (text := self._documents.text(node)) in texts:
+                return False
+            nodes.add(node)
+            texts.add(text)
+            return True
+
         chosen: list[int] = []
         for name, count in self._counts.items():
-            chosen += islice(filter(taken.new, self._top_nodes(name, example, count + _DEEPER)), count)
+            chosen += islice(filter(new, self._top_nodes(name, example, count + _DEEPER)), count)
         filler = chain(self._random(example), range(self._skb.meta.nodes))
-        chosen += islice(filter(taken.new, filler), self.count - len(chosen))
+        chosen += islice(filter(new, filler), self.count - len(chosen))
         if len(chosen) < self.count:
             raise UsageError(f"{self._skb.meta.name} has not {self.count} documents that differ from the answers'")
         return chosen
@@ -177,22 +186,6 @@ class Miner:
         for _ in range(20 * self.count):
             kind = chance.choice(types)
             yield chance.randrange(starts[kind], starts[kind + 1])
-
-
-class _Taken:
-    """Whether a node may still be a negative of a question: no answer, and no document that was there already."""
-
-    def __init__(self, example: Example, documents: Documents) -> None:
-        self._documents = documents
-        self._nodes = set(example.answers)
-        self._texts = {documents.text(node) for node in example.answers}
-
-    def new(self, node: int) -> bool:
-        if node in self._nodes or (text := self._documents.text(node)) in self._texts:
-            return False
-        self._nodes.add(node)
-        self._texts.add(text)
-        return True
 
 
 def positives(example: Example, most: int, seed: int) -> Sequence[int]:

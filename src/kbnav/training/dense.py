@@ -33,7 +33,7 @@ from kbnav.training.data import (
     read_sources,
     validation,
 )
-from kbnav.training.task import CardFacts, Task, TrainingOptions, Work, find_machine
+from kbnav.training.task import Task, TrainingOptions, Work, find_machine
 
 _PACKAGES = ("sentence-transformers", "torch", "transformers")
 _CHARACTERS = 16
@@ -88,8 +88,8 @@ def train_dense(task: Task, options: DenseOptions) -> Card | None:
         trainer.model.save_pretrained(str(part), create_model_card=False)
         export_encoders(trainer.model, part)
 
-    told = CardFacts("dense", options.base, base_sha256, relations, len(found["pool"]), _PACKAGES)
-    return work.finish(ended, save, told)
+    facts = {"kind": "dense", "base": options.base, "base_sha256": base_sha256, "pool": len(found["pool"])}
+    return work.finish(ended, save, _PACKAGES, {}, relations=relations, **facts)
 
 
 def _routes(options: DenseOptions, negatives: int) -> dict[str, str]:

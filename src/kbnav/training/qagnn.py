@@ -17,6 +17,7 @@ from kbnav.encoders.trained import Card
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.schema import Progress
 from kbnav.knowledge.skb.vectors import VectorSearch
+from kbnav.retrieval.base import build_retriever
 from kbnav.retrieval.documents import document_vectors
 from kbnav.retrieval.qagnn import (
     MOST_NODES,
@@ -33,7 +34,7 @@ from kbnav.retrieval.qagnn import (
 )
 from kbnav.training.data import Listed, Split, means, read_lists
 from kbnav.training.dense import weights_sha256
-from kbnav.training.task import CardFacts, Task, TrainingOptions, Work, find_machine
+from kbnav.training.task import Task, TrainingOptions, Work, find_machine
 
 _BUILT = 20_000
 """Subgraphs that are kept from one epoch to the next, of some 30 kB each."""
@@ -59,7 +60,8 @@ def train_qagnn(task: Task, options: QAGNNOptions) -> Card | None:
 
     kb, split, relations = task.kb, task.split, bool(options.relations)
     index, _ = document_vectors(kb, relations=relations)
-    candidates = Candidates.open(kb, task.settings, options.systems, options.depth, {})
+    systems = [build_retriever(name, kb, task.settings, {}) for name in options.systems]
+    candidates = Candidates(kb.skb, systems, options.depth)
     network, sizes = _network(task, options, index.dimensions)
     drawn = weights_sha256(network)
     work = Work(task, options, machine, drawn, {"encoder": index.encoder_name})
@@ -74,8 +76,8 @@ def train_qagnn(task: Task, options: QAGNNOptions) -> Card | None:
     if ended is None:
         return None
     kept = {"sizes": sizes._asdict(), "encoder": index.encoder_name}
-    told = CardFacts("qagnn", "", drawn, relations, options.depth, ("torch", "transformers"), kept)
-    return work.finish(ended, partial(_save, network), told)
+    facts = {"kind": "qagnn", "base": "", "base_sha256": drawn, "relations": relations, "pool": options.depth}
+    return work.finish(ended, partial(_save, network), ("torch", "transformers"), kept, **facts)
 
 
 def _network(task: Task, options: QAGNNOptions, vectors: int) -> tuple[Any, Any]:

@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field
 
 from kbnav.answers.tables import csv_text
-from kbnav.encoders.trained import CARD, MODEL, Card, ModelKind, digests
+from kbnav.encoders.trained import CARD, MODEL, Card, digests
 from kbnav.errors import DataError, KbnavError, UsageError
 from kbnav.evaluation.metrics.ranking import STARK_METRICS
 from kbnav.knowledge.skb.kb import SkbKB
@@ -108,18 +108,6 @@ class Ended(NamedTuple):
         return max((one for one in self.points if one.step), key=lambda one: (one.scores[CHOSEN_BY], -one.step))
 
 
-class CardFacts(NamedTuple):
-    """What the card says of one kind of training: ``pool`` as in ``Card``."""
-
-    kind: ModelKind
-    base: str
-    base_sha256: str
-    relations: bool
-    pool: int
-    packages: Sequence[str]
-    settings: Mapping[str, Any] = {}
-
-
 @dataclass(frozen=True)
 class Task:
     """What is trained: for which SKB, from which questions, into the folder ``out``, and how.
@@ -144,13 +132,6 @@ def find_machine(options: TrainingOptions, what: str, *more: str) -> tuple[str, 
     absent = [name.replace("_", "-") for name in (*_PACKAGES, *more) if find_spec(name) is None]
     if absent:
         raise missing(f"training {what}", *absent, extra="train")
-    quiet()
-    device = device_of(options.device)
-    return device, dtype_of(options.dtype, device)
-
-
-def quiet() -> None:
-    """Turn off the bars and notices of the libraries."""
     import datasets
     import transformers
 
@@ -158,69 +139,12 @@ def quiet() -> None:
     datasets.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
-
-
-class Folder:
-    """The folder of something trained, a place of work until then; ``identity``: all that it depends on."""
-
-    def __init__(self, out: Path, identity: str) -> None:
-        self.out, self.identity, self.work = out, identity, out / WORK
-
-    def begin(self) -> None:
-        """Take the folder, or go on in it. Raises UsageError where it holds something else."""
-        if (self.out / CARD).exists():
-            raise UsageError(f"{self.out} holds something trained already; choose another folder")
-        kept = self.work / _IDENTITY
-        if kept.exists():
-            if kept.read_text(encoding="utf-8") != self.identity:
-                raise UsageError(
-                    f"{self.out} holds a training with other questions or options that is not over; choose another "
-                    "folder, or remove it"
-                )
-            return
-        if self.out.exists() and (not self.out.is_dir() or any(one.name != WORK for one in self.out.iterdir())):
-            raise UsageError(f"{self.out} is there already and no training of kbnav's; choose another folder")
-        try:
-            self.work.mkdir(parents=True, exist_ok=True)
-            write_whole(kept, self.identity)
-        except OSError as error:
-            raise UsageError(f"{self.out}: cannot be written: {error.strerror}") from error
-
-    def prepared(self, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """What ``make`` gives, plain data, made once; where it finds fault, nothing is left. Raises DataError."""
-        path = self.work / _PREPARED
-        try:
-            if not path.exists():
-                write_whole(path, json.dumps(make()))
-        except KbnavError:
-            self.abandon()
-            raise
-        try:
-            found: dict[str, Any] = json.loads(path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path}: {error}; remove {self.out} to begin anew") from error
-        return found
-
-    def abandon(self) -> None:
-        """Leave nothing: what was begun cannot be trained as it was asked for."""
-        shutil.rmtree(self.work, ignore_errors=True)
-        (self.out / CURVE).unlink(missing_ok=True)
-        with suppress(OSError):
-            self.out.rmdir()
-
-    def put(self, save: Callable[[Path], object]) -> dict[str, str]:
-        """Let ``save`` write a model into a folder that then takes its place as a whole; the digests of its files."""
-        part = self.work / MODEL
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir()
-        save(part)
-        shutil.rmtree(self.out / MODEL, ignore_errors=True)
-        part.rename(self.out / MODEL)
-        return digests(self.out / MODEL)
+    device = device_of(options.device)
+    return device, dtype_of(options.dtype, device)
 
 
 class Work:
-    """A task under way."""
+    """A task under way, in its folder."""
 
     def __init__(
         self, task: Task, options: TrainingOptions, machine: tuple[str, str], base: str, *depends: Mapping[str, Any]
@@ -235,8 +159,8 @@ class Work:
             "base": base,
         }
         known = (fixed, {"seen": seen, "skb": task.kb.skb.meta.data}, *depends)
-        identity = hashlib.sha256(json.dumps(known, sort_keys=True, default=str).encode()).hexdigest()
-        self._folder = Folder(task.out, identity)
+        self._identity = hashlib.sha256(json.dumps(known, sort_keys=True, default=str).encode()).hexdigest()
+        self._out, self._place = task.out, task.out / WORK
 
     def arguments(self, kind: Any, **more: Any) -> Any:
         """Those of a trainer, of its own ``kind``; in several processes they find one another here."""
@@ -244,7 +168,7 @@ class Work:
         strategy = "steps" if options.every else "epoch"
         alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
         return kind(
-            output_dir=str(self._folder.work),
+            output_dir=str(self._place),
             num_train_epochs=options.epochs,
             max_steps=options.steps or -1,
             learning_rate=options.rate,
@@ -272,12 +196,49 @@ class Work:
         )
 
     def prepared(self, args: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The data of the training, made by the first process alone, and once: one that was killed finds it there."""
+        """The data of the training, made by the first process alone, and once: one that was killed finds it there.
+
+        Where ``make`` finds fault, nothing is left. Raises UsageError where the folder holds something else, DataError.
+        """
+        path = self._place / _PREPARED
         first: AbstractContextManager[None] = args.main_process_first(desc="the training's data")
         with first:
             if args.should_save:
-                self._folder.begin()
-            return self._folder.prepared(make)
+                self._begin()
+            try:
+                if not path.exists():
+                    write_whole(path, json.dumps(make()))
+            except KbnavError:
+                self._abandon()
+                raise
+            try:
+                found: dict[str, Any] = json.loads(path.read_bytes())
+            except (OSError, ValueError) as error:
+                raise DataError(f"{path}: {error}; remove {self._out} to begin anew") from error
+            return found
+
+    def _begin(self) -> None:
+        """Take the folder, or go on in it. Raises UsageError where it holds something else."""
+        out, kept = self._out, self._place / _IDENTITY
+        if (out / CARD).exists():
+            raise UsageError(f"{out} holds something trained already; choose another folder")
+        if kept.exists():
+            if kept.read_text(encoding="utf-8") != self._identity:
+                raise UsageError(
+                    f"{out} holds a training with other questions or options that is not over; choose another folder, "
+                    "or remove it"
+                )
+            return
+        if out.exists() and (not out.is_dir() or any(one.name != WORK for one in out.iterdir())):
+            raise UsageError(f"{out} is there already and no training of kbnav's; choose another folder")
+        write_whole(kept, self._identity)
+
+    def _abandon(self) -> None:
+        """Leave nothing: what was begun cannot be trained as it was asked for."""
+        shutil.rmtree(self._place, ignore_errors=True)
+        (self._out / CURVE).unlink(missing_ok=True)
+        with suppress(OSError):
+            self._out.rmdir()
 
     def run(self, trainer: Any) -> Ended | None:
         """Train to the end, from the last whole checkpoint where there is one; the trainer then holds the best state.
@@ -300,43 +261,54 @@ class Work:
                 trainer.train(resume_from_checkpoint=str(last) if last else None)
         except UsageError:
             if trainer.args.should_save and self._last_checkpoint() is None:
-                self._folder.abandon()
+                self._abandon()
             raise
         return Ended(points(trainer.state.log_history), recorder.seconds) if trainer.args.should_save else None
 
     def _last_checkpoint(self) -> Path | None:
-        found = [path.parent for path in self._folder.work.glob(f"checkpoint-*/{_WHOLE}")]
+        found = [path.parent for path in self._place.glob(f"checkpoint-*/{_WHOLE}")]
         return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 
-    def finish(self, ended: Ended, save: Callable[[Path], object], told: CardFacts) -> Card:
-        """Let ``save`` write the model into a folder, put the card beside it, and remove the place of work."""
-        task, meta = self.task, self.task.kb.skb.meta
-        files = self._folder.put(save)
+    def finish(
+        self,
+        ended: Ended,
+        save: Callable[[Path], object],
+        packages: Sequence[str],
+        own: Mapping[str, Any],
+        **facts: Any,
+    ) -> Card:
+        """Let ``save`` write the model into a folder, put the card beside it, and remove the place of work.
+
+        ``packages`` are those whose versions the card has, ``own`` its settings beside the options, and ``facts`` the
+        fields that differ from one kind of training to another.
+        """
+        task, meta, part, model = self.task, self.task.kb.skb.meta, self._place / MODEL, self._out / MODEL
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        save(part)
+        shutil.rmtree(model, ignore_errors=True)
+        part.rename(model)
         training, apart = task.split.seen
         card = Card(
-            kind=told.kind,
             skb=meta.name,
             schema_sha256=meta.schema_sha256,
-            relations=told.relations,
-            base=told.base,
-            base_sha256=told.base_sha256,
-            settings={**self._options.model_dump(mode="json"), **told.settings},
+            settings={**self._options.model_dump(mode="json"), **own},
             data=dict(task.split.datasets),
             training=training,
             validation=apart,
             epochs=ended.points[-1].epoch,
             best_epoch=ended.best.epoch,
-            pool=told.pool,
             before=dict(ended.points[0].scores),
             after=dict(ended.best.scores),
             seconds=ended.seconds,
             device=f"{self.device}, {self._dtype}",
-            versions={name: version(name) for name in ("kbnav", *told.packages)},
-            files=files,
+            versions={name: version(name) for name in ("kbnav", *packages)},
+            files=digests(model),
+            **facts,
         )
-        write_whole(task.out / CARD, card.model_dump_json(indent=1) + "\n")
+        card.write(self._out)
         with suppress(OSError):
-            shutil.rmtree(self._folder.work)
+            shutil.rmtree(self._place)
         return card
 
 

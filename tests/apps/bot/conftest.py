@@ -21,7 +21,7 @@ def mediawiki(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MediaWiki]:
 @pytest.fixture(scope="session")
 def people(mediawiki: MediaWiki) -> dict[str, Person]:
     """Those who ask, and an administrator, logged in."""
-    return {name: Person(mediawiki, name) for name in ("Ann", "Bob", "Other bot", "Admin")}
+    return {name: Person(mediawiki.api, name) for name in ("Ann", "Bob", "Other bot", "Admin")}
 
 
 @pytest.fixture

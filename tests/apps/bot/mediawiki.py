@@ -146,8 +146,8 @@ class MediaWiki:
 class Person:
     """A user of the wiki, through its action API."""
 
-    def __init__(self, wiki: MediaWiki, name: str) -> None:
-        self.name, self._wiki, self._session = name, wiki, requests.Session()
+    def __init__(self, api: str, name: str) -> None:
+        self.name, self._api, self._session = name, api, requests.Session()
         token = self.call(action="query", meta="tokens", type="login")["query"]["tokens"]["logintoken"]
         said = self.call(
             action="clientlogin", username=name, password=PASSWORD, logintoken=token, loginreturnurl="http://127.0.0.1/"
@@ -159,7 +159,7 @@ class Person:
     def call(self, **parameters: Any) -> dict[str, Any]:
         """The reply of the API. Raises RuntimeError for an error."""
         data = {"format": "json", "formatversion": "2", **parameters}
-        reply: dict[str, Any] = self._session.post(self._wiki.api, data=data, timeout=120).json()
+        reply: dict[str, Any] = self._session.post(self._api, data=data, timeout=120).json()
         if "error" in reply:
             raise RuntimeError(str(reply["error"]))
         return reply

@@ -52,7 +52,7 @@ def discussing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MediaWiki]:
 
 @pytest.fixture
 def scene(discussing: MediaWiki, tmp_path: Path) -> Iterator[Scene]:
-    people = {name: Person(discussing, name) for name in ("Ann", "Bob", "Other bot", "Admin")}
+    people = {name: Person(discussing.api, name) for name in ("Ann", "Bob", "Other bot", "Admin")}
     people["Admin"].write(PAGE, "Lead.\n")
     scene = Scene(discussing, people, tmp_path)
     yield scene

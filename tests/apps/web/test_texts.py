@@ -10,7 +10,8 @@ import pytest
 from starlette.datastructures import Headers
 
 import kbnav.apps.web
-from kbnav.apps.web.rendering import books, language_of
+from kbnav.apps.texts import books
+from kbnav.apps.web.rendering import language_of
 from tests.apps.web.parts import Server
 from tests.apps.web.test_page import MARIE, ask, wait_for_the_end
 

@@ -1,9 +1,38 @@
 """Small SKBs, and what follows a path through an edge list without the package."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from kbnav.encoders import Encoder
+from kbnav.knowledge.skb.schema import Meta, NodeType, Relation, TypeTuple
+from kbnav.knowledge.skb.store import SKB
+from tests.knowledge.skb.sources import small_skb
+
 Edge = tuple[str, str, str]
+FILLER = ["amber", "barley", "cobalt", "dahlia", "ebony", "fennel", "garnet", "hazel", "indigo", "juniper"]
+
+
+def schema(*tuples: tuple[str, str, str]) -> Meta:
+    kinds = dict.fromkeys(kind for source, _, target in tuples for kind in (source, target))
+    return Meta(
+        name="small",
+        source="by hand",
+        data="data-000000000000",
+        types=tuple(NodeType(name=kind, count=1) for kind in kinds),
+        relations=tuple(Relation(name=name, count=1) for name in dict.fromkeys(name for _, name, _ in tuples)),
+        tuples=tuple(TypeTuple(source=a, relation=r, target=b, count=1) for a, r, b in tuples),
+        files={},
+    )
+
+
+def workshop(folder: Path, notes: Sequence[str], by_ann: Iterable[int], encoder: Encoder | None = None) -> SKB:
+    """Jugs j0, j1, … with notes; Ann made some of them, Bob the others."""
+    ann = set(by_ann)
+    nodes = [{"id": "ann", "type": "potter", "name": "Ann Reed"}, {"id": "bob", "type": "potter", "name": "Bob Lisk"}]
+    nodes += [{"id": f"j{n}", "type": "jug", "name": f"Jug {FILLER[n]}", "note": note} for n, note in enumerate(notes)]
+    edges = [("ann" if n in ann else "bob", "made", f"j{n}") for n in range(len(notes))]
+    return small_skb(folder, nodes, edges, encoder)
 
 
 class EdgeList:

@@ -4,13 +4,13 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from kbnav.encoders import Encoder, Vectors, normalised
+from kbnav.encoders import Vectors, normalised
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.datasets import load_file
 from kbnav.evaluation.synthesis.sampling import SplitSizes, synthesize
@@ -23,13 +23,11 @@ from kbnav.evaluation.synthesis.text import (
     reword,
 )
 from kbnav.evaluation.synthesis.wording import SHIPPED, Wording, load_wording
-from kbnav.knowledge.skb.schema import Meta, TypeTuple
 from kbnav.knowledge.skb.store import SKB
 from tests.apps.parts import Cli
-from tests.evaluation.synthesis.parts import Edge, EdgeList
+from tests.evaluation.synthesis.parts import FILLER, Edge, EdgeList, schema, workshop
 from tests.knowledge.skb.sources import small_skb
 
-FILLER = ["amber", "barley", "cobalt", "dahlia", "ebony", "fennel", "garnet", "hazel", "indigo", "juniper"]
 MADE = Wording.model_validate(
     {
         "types": {"jug": {"fields": ["note"]}},
@@ -37,15 +35,6 @@ MADE = Wording.model_validate(
         "templates": ["potter -made-> jug"],
     }
 )
-
-
-def workshop(folder: Path, notes: Sequence[str], by_ann: Iterable[int], encoder: Encoder | None = None) -> SKB:
-    """Jugs j0, j1, … with notes; Ann made some of them, Bob the others."""
-    ann = set(by_ann)
-    nodes = [{"id": "ann", "type": "potter", "name": "Ann Reed"}, {"id": "bob", "type": "potter", "name": "Bob Lisk"}]
-    nodes += [{"id": f"j{n}", "type": "jug", "name": f"Jug {FILLER[n]}", "note": note} for n, note in enumerate(notes)]
-    edges = [("ann" if n in ann else "bob", "made", f"j{n}") for n in range(len(notes))]
-    return small_skb(folder, nodes, edges, encoder)
 
 
 BIRD = "painted in the kiln with a copper heron"
@@ -304,17 +293,12 @@ def test_primes_templates_are_the_papers_metapaths():
     assert ["same" in text for text in templates] == [False] * 24 + [True] * 4
 
 
-def _schema(*tuples: tuple[str, str, str]) -> Meta:
-    found = [TypeTuple(source=a, relation=r, target=b, count=1) for a, r, b in tuples]
-    return Meta(name="x", source="", data="data-000000000000", types=(), relations=(), tuples=tuple(found), files={})
-
-
 STARK_SCHEMAS = {
-    "amazon": _schema(
+    "amazon": schema(
         *((("product", f"has_{kind}", kind)) for kind in ("brand", "color", "category")),
         *(("product", relation, "product") for relation in ("also_buy", "also_view")),
     ),
-    "mag": _schema(
+    "mag": schema(
         ("author", "author___affiliated_with___institution", "institution"),
         ("paper", "paper___cites___paper", "paper"),
         ("paper", "paper___has_topic___field_of_study", "field_of_study"),

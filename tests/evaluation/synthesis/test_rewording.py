@@ -19,9 +19,8 @@ from kbnav.evaluation.synthesis.wording import (
     load_wording,
     reworded,
 )
-from kbnav.knowledge.skb.store import SKB
 from tests.apps.parts import Cli
-from tests.knowledge.skb.sources import small_skb
+from tests.evaluation.synthesis.parts import workshop
 
 WORDS = Wording.model_validate(
     {
@@ -79,13 +78,7 @@ NOTES = [
     *("glazed", "fired", "cracked", "chipped"),
     *("a copper heron", "the copper heron", "copper heron"),
 ]
-
-
-def shop(folder: Path) -> SKB:
-    """Jugs by two potters: of Ann's six two have the heron, and all of Bob's."""
-    nodes = [{"id": "ann", "type": "potter", "name": "Ann Reed"}, {"id": "bob", "type": "potter", "name": "Bob Lisk"}]
-    nodes += [{"id": f"j{n}", "type": "jug", "name": f"Lot {n}", "note": note} for n, note in enumerate(NOTES)]
-    return small_skb(folder, nodes, [("ann" if n < 6 else "bob", "made", f"j{n}") for n in range(len(NOTES))])
+"""Of six of Ann's jugs two have the heron, and all of Bob's."""
 
 
 def own(folder: Path, text: str = OTHER) -> Rewording:
@@ -97,7 +90,7 @@ def own(folder: Path, text: str = OTHER) -> Rewording:
 @pytest.fixture
 def made(tmp_path: Path):
     """The shop, and two questions on it: one of the test split, one of training."""
-    with shop(tmp_path) as skb:
+    with workshop(tmp_path, NOTES, range(6)) as skb:
         found, _ = synthesize(skb, SplitSizes(1, seed=2), WORDS)
         assert found
         yield skb, [found[0], replace(found[0], id="small-train-0001", split="train")]
@@ -142,7 +135,7 @@ def test_shipped_rewordings_quote_no_schema_and_teach_no_word_of_the_tests(name)
 
 
 def test_the_command_writes_both(tmp_path, monkeypatch, capsys):
-    shop(tmp_path).close()
+    workshop(tmp_path, NOTES, range(6)).close()
     (tmp_path / "words.toml").write_text(
         'templates = ["potter -made-> jug"]\n'
         '[types.jug]\nplural = ["jugs"]\nfields = ["note"]\n[relations.made]\nout = ["that {0} made"]\n'

@@ -32,12 +32,11 @@ from kbnav.evaluation.synthesis.templates import (
 from kbnav.evaluation.synthesis.wording import Wording
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.stark import StarkSource
-from kbnav.knowledge.skb.schema import Meta, NodeType, Relation, TypeTuple
 from kbnav.knowledge.skb.store import SKB
 from kbnav.prompts import render
 from kbnav.settings.model import Price, Settings
 from tests.apps.parts import Cli
-from tests.evaluation.synthesis.parts import Edge, EdgeList
+from tests.evaluation.synthesis.parts import Edge, EdgeList, schema
 from tests.knowledge.skb.saved import save_stark
 from tests.knowledge.skb.sources import small_skb
 from tests.models.stub import Canned, ModelStub, completion, failure
@@ -112,19 +111,6 @@ def test_notation():
 def test_what_is_no_template_is_refused(text):
     with pytest.raises(UsageError):
         parse_template(text)
-
-
-def schema(*tuples: tuple[str, str, str]) -> Meta:
-    kinds = dict.fromkeys(kind for source, _, target in tuples for kind in (source, target))
-    return Meta(
-        name="small",
-        source="by hand",
-        data="data-000000000000",
-        types=tuple(NodeType(name=kind, count=1) for kind in kinds),
-        relations=tuple(Relation(name=name, count=1) for name in dict.fromkeys(name for _, name, _ in tuples)),
-        tuples=tuple(TypeTuple(source=a, relation=r, target=b, count=1) for a, r, b in tuples),
-        files={},
-    )
 
 
 def test_all_templates_of_a_small_schema():
@@ -501,7 +487,7 @@ def kbnav(tmp_path, monkeypatch, capsys, workshop) -> Cli:
         ]
     )  # fmt: skip
     (tmp_path / "jugs.toml").write_text(words)
-    (tmp_path / "jugs.skb").symlink_to(workshop.store.place)
+    (tmp_path / "jugs.skb").symlink_to(workshop.place)
     monkeypatch.setenv("KBNAV_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     return Cli(monkeypatch, capsys)

@@ -95,9 +95,9 @@ def test_pages_of_other_sites_cannot_ask_under_their_own_name(server, host, stat
 @pytest.mark.parametrize(
     ("name", "data", "error", "said"),
     [
-        ("x.ttl", b"<a> <b> .", DataError, "x.ttl:1"),
-        ("x.nt.gz", gzip.compress(b"<urn:a> <urn:b> <urn:c> .\n" * 99, mtime=0)[:-9], DataError, "damaged"),
-        ("x.hdt", b"", UsageError, "these are read"),
+        ("x.ttl", b"<a> <b> .", DataError, "x.ttl, line 1"),
+        ("x.nt.gz", gzip.compress(b"<urn:a> <urn:b> <urn:c> .\n" * 99, mtime=0)[:-9], DataError, "x.nt.gz: "),
+        ("x.hdt", b"", UsageError, "the format must show"),
         ("x.jsonld", b'{"@context": "https://schema.org/", "@id": "urn:a", "name": "x"}', DataError, "x.jsonld"),
     ],
 )
@@ -106,7 +106,7 @@ def test_a_file_that_does_not_read_is_one_clear_line(tmp_path, name, data, error
     with pytest.raises(error, match=said) as caught:
         RdfServer([tmp_path / name])
     assert "\n" not in str(caught.value)
-    with pytest.raises(UsageError, match="no such file"):
+    with pytest.raises(UsageError, match="No such file"):
         RdfServer([tmp_path / "absent.ttl"])
 
 

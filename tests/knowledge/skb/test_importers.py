@@ -169,4 +169,4 @@ def test_faulty_rdf_is_named_by_file_and_line(tmp_path):
     with pytest.raises(DataError, match=r"d\.nt, line 2"):
         list(RdfSource([tmp_path / "d.nt"]).nodes(Losses()))
     with pytest.raises(UsageError, match="the format must show in the name"):
-        list(RdfSource([tmp_path / "d.xml"]).nodes(Losses()))
+        list(RdfSource([tmp_path / "d.hdt"]).nodes(Losses()))

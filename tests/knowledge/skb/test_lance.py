@@ -11,15 +11,13 @@ import numpy as np
 import pytest
 
 from kbnav.errors import DataError, UnknownId, UsageError
-from kbnav.knowledge.open import bundled_skb
+from kbnav.knowledge.open import bundled_skb, open_skb
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.lance.build import write
-from kbnav.knowledge.skb.lance.store import LanceStore
-from kbnav.knowledge.skb.lance.tables import connect
+from kbnav.knowledge.skb.lance import connect, open_tables, write
 from kbnav.knowledge.skb.maintenance import check, info
-from kbnav.knowledge.skb.store import SKB, open_store
+from kbnav.knowledge.skb.store import SKB
 from kbnav.settings import systems
 from kbnav.settings.model import Settings
 
@@ -48,7 +46,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def lance(tables: Path, cache: Path) -> Iterator[SKB]:
-    with SKB(LanceStore.open(str(tables), cache)) as skb:
+    with open_tables(str(tables), cache) as skb:
         yield skb
 
 
@@ -114,7 +112,7 @@ def test_a_filter_finds_what_nine_hundred_others_stand_before_and_an_approximate
     build(TableSource([tmp_path / "n.csv"], []), tmp_path / "s.skb", Options(text=False, sparql=False))
     with SKB.open(tmp_path / "s.skb") as skb:
         write(skb, str(tmp_path / "tables"), approximate=True)
-        with SKB(open_store(str(tmp_path / "tables"), tmp_path)) as lance:
+        with open_skb(str(tmp_path / "tables"), tmp_path) as lance:
             mine, its = skb.vectors, lance.vectors
             assert mine is not None
             assert its is not None
@@ -134,7 +132,7 @@ def both(demo_home: Path, tables: Path, cache: Path) -> Iterator[tuple[SkbKB, Sk
     """The knowledge base in its folder, and in tables."""
     with (
         closing(SkbKB(SKB.open(bundled_skb(demo_home)))) as kb,
-        closing(SkbKB(SKB(LanceStore.open(str(tables), cache)))) as other,
+        closing(SkbKB(open_tables(str(tables), cache))) as other,
     ):
         yield kb, other
 
@@ -161,7 +159,7 @@ def test_another_copy_in_the_same_place_leaves_the_old_one_to_its_readers_and_a_
         build(small(tmp_path, nodes, word), tmp_path / f"{word}.skb", Options(vectors=False, sparql=False))
     with SKB.open(tmp_path / "first.skb") as skb:
         write(skb, place)
-    reader = SKB(open_store(place, tmp_path))
+    reader = open_skb(place, tmp_path)
 
     def killing(stage: str, _done: int, _total: int) -> None:
         if stage == "files":
@@ -169,13 +167,13 @@ def test_another_copy_in_the_same_place_leaves_the_old_one_to_its_readers_and_a_
 
     with SKB.open(tmp_path / "third.skb") as skb, pytest.raises(KeyboardInterrupt):
         write(skb, place, progress=killing)
-    with SKB(open_store(place, tmp_path / "other")) as still:
+    with open_skb(place, tmp_path / "other") as still:
         assert (still.meta.nodes, still.documents[3]["text"]) == (30, "first")
     assert check(place, tmp_path) == []
     with SKB.open(tmp_path / "second.skb") as skb:
         write(skb, place)
     assert reader.documents[4]["text"] == "first"
-    with SKB(open_store(place, tmp_path)) as last:
+    with open_skb(place, tmp_path) as last:
         assert (last.meta.nodes, last.documents[3]["text"]) == (20, "second")
         assert last.text is not None
         assert last.text.search("second node 19", limit=1)
@@ -184,7 +182,7 @@ def test_another_copy_in_the_same_place_leaves_the_old_one_to_its_readers_and_a_
 
 def test_what_is_no_skb_or_damaged_is_named(local, tables, tmp_path):
     with pytest.raises(UsageError, match="not an SKB on LanceDB"):
-        LanceStore.open(str(tmp_path / "nothing"), tmp_path / "cache")
+        open_tables(str(tmp_path / "nothing"), tmp_path / "cache")
     copy = tmp_path / "copy"
     write(local, str(copy))
     files = connect(str(copy)).open_table("files")
@@ -195,7 +193,7 @@ def test_what_is_no_skb_or_damaged_is_named(local, tables, tmp_path):
     connect(str(copy)).open_table("builds").update(values={"build": changed})
     assert check(copy, tmp_path) == ["graph/out-nodes.npy: its content is not what was written"]
     with pytest.raises(DataError, match=r"graph/out-nodes\.npy: its content is not what was written"):
-        LanceStore.open(str(copy), tmp_path / "cache2")
+        open_tables(str(copy), tmp_path / "cache2")
 
 
 def test_whatever_of_the_tables_is_spoiled_looking_ends_in_an_answer_or_one_clear_error(tables, tmp_path):
@@ -205,7 +203,7 @@ def test_whatever_of_the_tables_is_spoiled_looking_ends_in_an_answer_or_one_clea
         rng = np.random.default_rng(7)
         (copy / path.relative_to(tables)).write_bytes(rng.integers(0, 256, path.stat().st_size, np.uint8).tobytes())
         with pytest.raises(DataError, match=r"cannot be read|not what was written"):
-            SkbKB(SKB(LanceStore.open(str(copy), tmp_path / "cache"))).get_entry("instrument:the-brown-eye")
+            SkbKB(open_tables(str(copy), tmp_path / "cache")).get_entry("instrument:the-brown-eye")
         try:
             faults = check(copy, tmp_path)
         except DataError as error:
@@ -222,6 +220,6 @@ def test_no_file_of_tables_is_written_outside_of_where_they_are_fetched_to(table
         assert changed != row
         connect(str(copy)).open_table("builds").update(values={"build": changed.replace("'", "''")})
         with pytest.raises(DataError, match="not the description of an SKB"):
-            LanceStore.open(str(copy), tmp_path / "cache")
+            open_tables(str(copy), tmp_path / "cache")
         assert not (tmp_path / "cache").exists()
         shutil.rmtree(copy)

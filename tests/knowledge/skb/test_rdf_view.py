@@ -112,6 +112,8 @@ def test_dots_that_the_parser_does_not_read_are_encoded_and_the_message_says_so(
     assert [cell and cell.value for cell in row] == ["7"]
     with pytest.raises(UnknownId, match=re.escape("must be written node:libx.so%2E6")):
         kb.execute_query("SELECT ?o { node:libx.so.6 ?p ?o }")
+    with pytest.raises(UnknownId, match=re.escape("has field:Stream; the nearest by name: field:version:up.stream:")):
+        kb.execute_query("SELECT ?o { ?s field:Stream ?o }")
     kb.close()
 
 

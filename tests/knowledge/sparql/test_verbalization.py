@@ -67,8 +67,11 @@ def test_a_query_is_told_condition_by_condition():
         ("SELECT ?any { ?p ?any wd:Q30 }", "[any] (any property) of [p]: United States"),
         ('SELECT ?p { ?p rdfs:label "Paris"@fr }', "label of [p]: “Paris” (fr)"),
         ("SELECT ?p { FILTER(?d < '2000-01-01T00:00:00Z'^^xsd:dateTime) }", "[d] is before 2000-01-01"),
-        ("SELECT ?p { FILTER(!isBlank(?p)) }", "[p] is known"),
+        ("SELECT ?p { FILTER(!isBlank(?p)) }", "[p] is not a blank node"),
         ("SELECT ?p { FILTER(?n < 3 || !BOUND(?m)) }", "[n] is less than 3 or [m] is not known"),
+        ("SELECT ?p { ?p wdt:P40 ?c } LIMIT 1", "Only the first row."),
+        ("SELECT ?p { ?p wdt:P40 ?c { SELECT ?c { ?p wdt:P40 ?c } } }", "Lists [c], under the conditions above"),
+        ("SELECT ?p { ?p wdt:P40 ?c { SELECT ?c { ?x wdt:P40 ?c } } }", "Lists [c], where:"),
         ("SELECT ?p WITH { SELECT ?p { ?p wdt:P40 ?c } } AS %i { INCLUDE %i }", "The list %i is made first"),
         ("SELECT ?p WITH { SELECT ?p { ?p wdt:P40 ?c } } AS %i { INCLUDE %i }", "what is in the list %i"),
         (

@@ -211,7 +211,7 @@ def test_an_engine_that_is_not_known_by_its_address_is_found_out_once():
     )
     counts = []
     asked = Answers(ONE, VIRTUOSO)
-    service = QueryService(endpoints, (), STANDARD_PREFIXES, asked, {})
+    service = QueryService(endpoints, (), STANDARD_PREFIXES, asked)
     for _ in range(2):
         asked.sent.clear()
         service.run(query)
@@ -221,7 +221,7 @@ def test_an_engine_that_is_not_known_by_its_address_is_found_out_once():
     assert counts[1] == 1
     unasked = Answers(ONE, VIRTUOSO)
     said = endpoints.model_copy(update={"dialect": "wdqs"})
-    QueryService(said, [LABEL_SERVICE], STANDARD_PREFIXES, unasked, {}).run(query)
+    QueryService(said, [LABEL_SERVICE], STANDARD_PREFIXES, unasked).run(query)
     assert len(unasked.sent) == 1
     assert "wikibase:label" in unasked.sent[0]
 

@@ -17,8 +17,6 @@ from kbnav.retrieval.expansion import (
     PRF,
     RAR,
     Entity,
-    ExpandedRetriever,
-    ExpansionOptions,
     FeedbackOptions,
     HyDE,
     PRFOptions,
@@ -27,12 +25,11 @@ from kbnav.retrieval.expansion import (
     entities,
     structures,
 )
-from kbnav.retrieval.kar import KAR, KAROptions, similarity_for
+from kbnav.retrieval.kar import KAR, KAROptions
 from kbnav.runs.trajectory import Trace
 from tests.knowledge.skb.sources import small_skb
 from tests.retrieval.expand.conftest import QUERY, Listening, Script
 
-PLAIN = ExpansionOptions()
 STRUCTURES = "- person: name, born, description\n- guitar: name, description\n- town: name, description\n"
 LARK = "name: Lark. type: guitar. description: A letter from the storm is in it."
 WREN = "name: Wren. type: guitar. description: Lost in a storm."
@@ -57,7 +54,7 @@ def test_structures_are_read_off_documents_spread_over_a_type_and_leave_out_a_so
 
 def test_prf_puts_the_documents_found_first_behind_the_query(skb, said):
     base, trace = Listening("lark", "wren", "finch", "crow"), Trace()
-    ranking = ExpandedRetriever(PRF(skb, base, PRFOptions(initial=2)), base, PLAIN).retrieve(QUERY, 7, trace)
+    ranking = PRF(skb, base, PRFOptions(initial=2)).retrieve(QUERY, 7, trace)
     documents = ["Lark\ndescription: A letter from the storm is in it.", "Wren\ndescription: Lost in a storm."]
     expanded = "\n".join([QUERY, *documents])
     assert base.asked == [(QUERY, 2), (expanded, 7)]
@@ -69,7 +66,7 @@ def test_prf_puts_the_documents_found_first_behind_the_query(skb, said):
 
 def test_prf_asks_the_plain_query_where_nothing_is_found_and_says_so(skb):
     base, trace = Listening(), Trace()
-    ExpandedRetriever(PRF(skb, base, PRFOptions()), base, PLAIN).retrieve(QUERY, 5, trace)
+    PRF(skb, base, PRFOptions()).retrieve(QUERY, 5, trace)
     assert base.asked == [(QUERY, 3), (QUERY, 5)]
     told = next(step for step in trace.steps if step.call.tool == "expanded_query")
     assert not told.ok
@@ -78,7 +75,7 @@ def test_prf_asks_the_plain_query_where_nothing_is_found_and_says_so(skb):
 
 def test_hyde_samples_documents_with_the_structures_in_view(skb, said):
     script, base, trace = Script("Document: one", "", "```\nthree\n```"), Listening("lark"), Trace()
-    ExpandedRetriever(HyDE(skb, base, script.calls, SampledOptions()), base, PLAIN).retrieve(QUERY, 5, trace)
+    HyDE(skb, base, script.calls, SampledOptions()).retrieve(QUERY, 5, trace)
     assert len(script.prompts) == 3
     assert set(script.prompts) == {script.prompts[0]}
     assert STRUCTURES in script.prompts[0]
@@ -93,9 +90,7 @@ def test_hyde_samples_documents_with_the_structures_in_view(skb, said):
 
 def test_rar_shows_the_model_what_the_query_finds(skb):
     script, base = Script("x", "y"), Listening("lark", "wren", "finch", "crow")
-    ExpandedRetriever(
-        RAR(skb, base, script.calls, FeedbackOptions(initial=2, samples=2)), base, ExpansionOptions()
-    ).retrieve(QUERY, 5)
+    RAR(skb, base, script.calls, FeedbackOptions(initial=2, samples=2)).retrieve(QUERY, 5)
     assert f"<documents>\n[1] {LARK}\n[2] {WREN}\n</documents>" in script.prompts[0]
     assert STRUCTURES in script.prompts[0]
     assert base.asked == [(QUERY, 2), (f"{QUERY}\nx\ny", 5)]
@@ -104,7 +99,7 @@ def test_rar_shows_the_model_what_the_query_finds(skb):
 def test_agr_takes_its_five_calls_in_order(skb):
     script = Script("storm, letter", "A guitar by Ann.", "d1", "d2", "d1", "e1", "e2\nmore", "e1", "Document: refined")
     base, trace = Listening("lark", "wren", "finch", "crow"), Trace()
-    ExpandedRetriever(AGR(skb, base, script.calls, FeedbackOptions()), base, PLAIN).retrieve(QUERY, 5, trace)
+    AGR(skb, base, script.calls, FeedbackOptions()).retrieve(QUERY, 5, trace)
     purposes = [step.call.arguments["purpose"] for step in trace.steps if step.call.tool == "model"]
     assert purposes == ["extract", "analyse", *["generate"] * 3, *["again"] * 3, "refine"]
     extract, analyse, *rest = script.prompts
@@ -145,7 +140,7 @@ class Faltering(BaseChatModel):
 
 
 def kar(skb: SKB, model: Faltering) -> KAR:
-    return KAR(skb, Listening("wren"), ModelCalls(model, "faltering", jobs=1), similarity_for(skb, "vss"), KAROptions())
+    return KAR(skb, Listening("wren"), ModelCalls(model, "faltering", jobs=1), KAROptions())
 
 
 def agr(skb: SKB, model: Faltering) -> AGR:

@@ -18,7 +18,6 @@ from kbnav.knowledge.skb.graph import Graph, NodeNumbers, write_graph
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.base import build_retriever
-from kbnav.retrieval.expansion import ExpandedRetriever
 from kbnav.retrieval.kar import KAR, KAROptions, Meaning, Scorer, Scores, Surroundings, Words, similarity_for
 from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import Settings
@@ -32,9 +31,8 @@ BOB = "name: Bob Reed. type: person. description: Wrote letter after letter afte
 
 
 def kar(skb: SKB, script: Script, base: Listening | None = None, **options: object) -> KAR:
-    similarity = similarity_for(skb, "vss")
     paper = {"neighbours": 2, "paths": "plain", "with_neighbours": False}
-    return KAR(skb, base or Listening("wren"), script.calls, similarity, KAROptions(**{**paper, **options}))  # type: ignore[arg-type]
+    return KAR(skb, base or Listening("wren"), script.calls, KAROptions(**{**paper, **options}))  # type: ignore[arg-type]
 
 
 def documents(prompt: str) -> list[str]:
@@ -43,7 +41,7 @@ def documents(prompt: str) -> list[str]:
 
 def test_every_step_is_as_worked_out_by_hand(skb, said):
     script, base, trace = Script(NAMES_ANN, "one", "two", "three"), Listening("wren", "finch"), Trace()
-    ExpandedRetriever(kar(skb, script, base), base, KAROptions()).retrieve(QUERY, 5, trace)
+    kar(skb, script, base).retrieve(QUERY, 5, trace)
     parse, *generate = script.prompts
     named = STRUCTURES.replace("person:", "person (such as Ann Reed; Bob Reed):")
     named = named.replace("guitar:", "guitar (such as Lark; Wren; Finch):")
@@ -208,7 +206,7 @@ def test_with_bm25_as_the_base_words_take_the_place_of_vectors(skb, said):
     assert names[0] > 0 == names[1]
     trace = Trace()
     unlinked = Script('[{"person": {"name": "Zzyzx"}}]', "one")
-    KAR(skb, Listening("wren"), unlinked.calls, similarity, KAROptions()).expand(QUERY, trace)
+    KAR(skb, Listening("wren"), unlinked.calls, KAROptions(base="bm25")).expand(QUERY, trace)
     assert said(trace, "linked_nodes") == ["the query itself → Wren (wren) by document"]
 
 
@@ -233,10 +231,8 @@ def films(tmp_path: Path) -> SKB:
 def test_what_an_actor_is_in_comes_before_what_a_hub_joins_with_her(tmp_path, options, films_first):
     script, trace = Script('[{"actor": {"name": "Ann Reed"}}]', "x"), Trace()
     with films(tmp_path) as skb:
-        chosen = KAROptions(neighbours=5, samples=1, **options)
-        KAR(skb, Listening(), script.calls, similarity_for(skb, "bm25"), chosen).expand(
-            "comedy with Ann Reed as a cast member", trace
-        )
+        chosen = KAROptions(base="bm25", neighbours=5, samples=1, **options)
+        KAR(skb, Listening(), script.calls, chosen).expand("comedy with Ann Reed as a cast member", trace)
     kept = next(step.nodes for step in trace.steps if step.call.tool == "document_triples")
     assert (set(kept[:3]) == {"f0", "f1", "f2"}) == films_first
     if options.get("paths") == "plain":  # equation 5: the twelve whose documents have the query's words
@@ -250,7 +246,7 @@ def test_what_an_actor_is_in_comes_before_what_a_hub_joins_with_her(tmp_path, op
 def test_of_two_things_of_one_name_the_querys_words_say_which_is_meant(tmp_path, query, meant):
     script, trace = Script('[{"thing": {"name": "Chicago"}}]', "x"), Trace()
     with films(tmp_path) as skb:
-        KAR(skb, Listening(), script.calls, similarity_for(skb, "bm25"), KAROptions(samples=1)).expand(query, trace)
+        KAR(skb, Listening(), script.calls, KAROptions(base="bm25", samples=1)).expand(query, trace)
     linked = next(step for step in trace.steps if step.call.tool == "linked_nodes")
     assert linked.nodes == (meant,)
     assert "city (such as Chicago): name, description" in script.prompts[0]
@@ -259,7 +255,7 @@ def test_of_two_things_of_one_name_the_querys_words_say_which_is_meant(tmp_path,
 
 def test_the_neighbours_kept_are_candidates_of_the_last_ranking(skb):
     script, base = Script(NAMES_ANN, "one"), Listening("wren", "finch", "mew")
-    system = ExpandedRetriever(kar(skb, script, base, samples=1, with_neighbours=True), base, KAROptions(), skb)
+    system = kar(skb, script, base, samples=1, with_neighbours=True)
     # Lark and Bob, which the base did not find: each counts half of a place in its ranking.
     ranking = system.retrieve(QUERY, 5)
     assert ranking.ids == ["wren", "finch", "mew", "lark", "bob"]

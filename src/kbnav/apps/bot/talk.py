@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 MARKER = "kbnav:"
 _MARK = re.compile(rf"<!--\s*{MARKER}([0-9a-f]{{16}})\s*-->")
@@ -93,8 +93,6 @@ class Comment:
     marker: str = ""
     mentions: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
     """Users addressed in the text, each with start and end of the templates, or else of the links, in their order."""
-    written: str = ""
-    """The text with the sub-headings in it, of which ids were made before these were left out."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +194,6 @@ def _comments(page: str, seen: str, start: int, end: int, names: Names) -> Itera
             end=stop,
             marker=mark[1] if mark else "",
             mentions=_mentions(text, names),
-            written=_words(written),
         )
         begin = stop
 
@@ -300,8 +297,6 @@ def questions(title: str, page: str, *, bot: str, own: bool, names: Names = Name
             mentions = comment.mentions.get(me)
             if not mentions and not (own and section.heading and (place == 0 or (follows and _asks(comment.text)))):
                 continue
-            if question_ids(replace(comment, text=comment.written))[0] in answered:
-                continue  # under the id that it had before headings were left out
             earlier = tuple(c.marker for c in section.comments[:place] if c.marker)
             asked = _asked_of(comment.text, me, mentions) if mentions else [comment.text]
             for number, words in zip(question_ids(comment), asked, strict=False):

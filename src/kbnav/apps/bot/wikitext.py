@@ -13,7 +13,8 @@ from itertools import islice
 from types import SimpleNamespace
 
 from kbnav.answers.tables import AnswerTable, Cell
-from kbnav.apps.console import absence_text, answer_table, closing_lines, phrases, row_lines
+from kbnav.apps.console import absence_text, answer_table, closing_lines, row_lines
+from kbnav.apps.texts import phrases
 from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.verbalization import page_for, query_link
 from kbnav.knowledge.sparql.vocabulary import entity_page

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain
 from textwrap import indent
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kbnav.answers.language import plural
 from kbnav.apps.cli.options import Json, Kbs, argument, load
 from kbnav.apps.cli.terminal import print_json
 from kbnav.apps.console import printable
@@ -131,28 +133,26 @@ def _check(settings: Settings, *, as_json: bool) -> dict[str, Any]:
     from kbnav.knowledge.checking import broken, check_kb
     from kbnav.knowledge.open import open_kb
 
+    def say(line: str) -> None:
+        if not as_json:
+            print(line)
+
     findings = []
     with open_kb(settings) as opened:
         kind = kb_kind(opened)
-        if not as_json:
-            print(f"{settings.kb}: {_KINDS[kind]}")
+        say(f"{settings.kb}: {_KINDS[kind]}")
         for finding in check_kb(opened, settings):
             findings.append(finding)
-            if as_json:
-                continue
-            cost = f"{finding.seconds:.1f} s" + (f", {_requests(finding.requests)}" if finding.requests else "")
-            print(f"{_MARKS[finding.verdict]} {finding.what:<12} {printable(finding.says)} ({cost})")
+            cost = f"{finding.seconds:.1f} s" + (f", {plural(finding.requests, 'request')}" if finding.requests else "")
+            say(f"{_MARKS[finding.verdict]} {finding.what:<12} {printable(finding.says)} ({cost})")
             if finding.remedy and finding.verdict != "works":
-                print(indent(f"→ {printable(finding.remedy)}", "  "))
+                say(indent(f"→ {printable(finding.remedy)}", "  "))
         lacking = broken(findings, opened)
-    if not as_json:
-        untried = [one.what for one in findings if one.verdict == "not tried"]
-        verdict = f"agents lack: {', '.join(lacking)}" if lacking else "agents have what they need"
-        if untried:
-            known = f"{verdict}; " if lacking else ""
-            verdict = f"{known}there was no time to try: {', '.join(untried)}"
-        seconds = sum(one.seconds for one in findings)
-        print(f"{verdict}; {_requests(sum(one.requests for one in findings))}, {seconds:.1f} s")
+    untried = [one.what for one in findings if one.verdict == "not tried"]
+    told = [f"agents lack: {', '.join(lacking)}"] if lacking else [] if untried else ["agents have what they need"]
+    told += [f"there was no time to try: {', '.join(untried)}"] if untried else []
+    requests = plural(sum(one.requests for one in findings), "request")
+    say(f"{'; '.join(told)}; {requests}, {sum(one.seconds for one in findings):.1f} s")
     checks = [asdict(one) for one in findings]
     return {"kb": settings.kb, "kind": kind, "lacking": lacking, "checks": checks}
 
@@ -165,10 +165,6 @@ _KINDS = {
 }
 
 
-def _requests(count: int) -> str:
-    return f"{count} request{'s' if count != 1 else ''}"
-
-
 def config(
     names: Annotated[list[str] | None, argument("SETTING", "Some settings, or groups as in web; default: all.")] = None,
     as_json: Json = False,
@@ -177,16 +173,12 @@ def config(
 
     For example: kbnav config budget web.port
     """
-
-    def chosen(setting: str) -> bool:
-        return not names or any(setting == name or setting.startswith(f"{name}.") for name in names)
-
     found = explained(load())
-    known = dict.fromkeys(part for one in found for part in (one.name.rpartition(".")[0] or one.name, one.name))
+    parts = {one.name: {one.name, one.name.rpartition(".")[0]} for one in found}
     for name in names or ():
-        if not any(one.name == name or one.name.startswith(f"{name}.") for one in found):
-            raise UsageError(f"no setting {name!r}{did_you_mean(name, known)}")
-    found = [one for one in found if chosen(one.name)]
+        if not any(name in some for some in parts.values()):
+            raise UsageError(f"no setting {name!r}{did_you_mean(name, filter(None, chain(*parts.values())))}")
+    found = [one for one in found if not names or not parts[one.name].isdisjoint(names)]
     if as_json:
         print_json([one._asdict() for one in found])
         return

@@ -22,6 +22,7 @@ from kbnav.apps.console import (
     answer_csv,
     answer_json,
     answer_table,
+    asked_words,
     evidence_lines,
     labelled_query,
     print_answer,
@@ -115,8 +116,8 @@ def print_outcome(
         for line in evidence_lines(evidence, answer_table(run.outcome), run.language) if evidence else ():
             console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
         steps = f"every step: kbnav show {run.id}" if saved else "not saved"
-        told = f"asked: {printable(str(run.settings.get('kb')))}; {spent_words(run)}; {steps}"
-        console.print(told, markup=False, style="dim", highlight=False, soft_wrap=True)
+        told = f"{asked_words(run)}; {spent_words(run)}; {steps}"
+        console.print(printable(told), markup=False, style="dim", highlight=False, soft_wrap=True)
 
 
 def _last_run() -> Run:

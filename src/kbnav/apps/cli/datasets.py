@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from kbnav.answers.language import plural
 from kbnav.apps.cli.evaluate import ids_in
 from kbnav.apps.cli.options import (
     Dataset,
@@ -222,7 +223,7 @@ def freeze(
     known = [answer for answer in answers.values() if answer.known]
     rows, failed = sum(answer.has_rows for answer in known), [one for one in answers.values() if not one.known]
     counts = {"questions": len(questions), "answers": len(answers), "with_rows": rows, "failed": len(failed)}
-    line = f"{path}: {len(answers)} of {len(questions)} questions, {rows} with rows, {len(failed)} failed"
+    line = f"{path}: {len(answers)} of {plural(len(questions), 'question')}, {rows} with rows, {len(failed)} failed"
     emit(as_json, {"file": str(path), **counts}, line, *(f"  {one.id}: {one.error}" for one in failed[:10]))
     raise typer.Exit(0 if len(answers) == len(questions) else 1)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kbnav.answers.language import plural
 from kbnav.answers.tables import markdown_table
 from kbnav.apps.cli.options import (
     Asking,
@@ -38,10 +39,9 @@ from kbnav.evaluation.records import SCORES, read_saved_run
 from kbnav.runs.journal import write_whole
 from kbnav.runs.trajectory import to_json
 from kbnav.settings.model import Settings
-from kbnav.settings.systems import find
 
 if TYPE_CHECKING:
-    from kbnav.evaluation.evaluate import EvaluationPlan, Variant
+    from kbnav.evaluation.evaluate import EvaluationPlan
     from kbnav.evaluation.runner import Build, Ended, Progress
 
 _WIDTH = 60
@@ -132,7 +132,7 @@ def run(
     gold = [saved.gold[one] for one in saved.info.questions if one in saved.gold] if saved else []
     failed = [one for one in gold if one.query and not one.known]
     if failed:
-        print(f"{len(failed)} gold queries failed; --retry-failed runs them again", file=sys.stderr)
+        print(f"{plural(len(failed), 'gold query')} failed; --retry-failed runs what failed again", file=sys.stderr)
     raise typer.Exit(0 if ended == "done" and not failed else 1)
 
 
@@ -200,44 +200,24 @@ def sweep(
     The table is also written to sweep.json. --max-cost limits each run. For example:
     kbnav eval sweep questions.jsonl --kb mini --without hint --without rollback --out runs/ablation
     """
-    from kbnav.evaluation.evaluate import run_folders, sweep_row, sweep_table
+    from kbnav.evaluation.evaluate import run_folders, sweep_row, sweep_table, variants
 
     settings = of.settings()
-    runs = list(_variants(of, settings, vary or (), without or ()))
-    for one, left_out in runs:
+    runs = variants(vary or (), without or (), of.system or "", settings.options)
+    for one in runs:
         plan = of.plan(dataset, settings.model_copy(update={"options": dict(one.options)}))
         for folder in run_folders(out, one.name, repeat):
-            if of.run(plan, left_out, folder, quiet=as_json) != "done":
+            if of.run(plan, one.without, folder, quiet=as_json) != "done":
                 raise typer.Exit(1)
-    rows = [sweep_row(one, run_folders(out, one.name, repeat)) for one, _ in runs]
+    rows = [sweep_row(one.name, run_folders(out, one.name, repeat)) for one in runs]
     write_whole(out / "sweep.json", json.dumps(rows, indent=1) + "\n")
     if as_json:
         print_json(rows)
         return
-    for one, left_out in runs:
-        if left_out:
+    for one in runs:
+        if one.without:
             show_comparison(out / "full", out / one.name)
     print(sweep_table(rows), end="")
-
-
-def _variants(
-    of: Benchmark, settings: Settings, vary: Sequence[str], without: Sequence[str]
-) -> Iterator[tuple[Variant, str]]:
-    """Each run's variant, with what is left out of it. Raises UsageError."""
-    from kbnav.evaluation.evaluate import Variant, variants
-
-    if not vary and not without:
-        raise UsageError("give --vary or --without: what the runs differ by")
-    for names in ["", *without] if without else ():
-        name = f"without-{names.replace(',', '-')}" if names else "full"
-        yield Variant(name, "without", names, settings.options), names
-    if vary:
-        if not of.system:
-            raise UsageError("say whose options are varied, as in --system pasemiqa (see kbnav systems)")
-        entry = find(of.system)
-        for one in variants(vary, settings.options):
-            options = entry.read(one.options).model_dump(mode="json", exclude_unset=True)
-            yield one._replace(options=options), ""
 
 
 class _ProgressLine(Counter):
@@ -256,7 +236,7 @@ class _ProgressLine(Counter):
             print(f"going on: {done}, {left}", file=sys.stderr)
         self._begun = True
         parts = [
-            f"{progress.done}/{progress.total} questions",
+            f"{progress.done}/{plural(progress.total, 'question')}",
             f"{progress.failed} failed" if progress.failed else "",
             f"{progress.rate:.1f}/min" if progress.rate else "",
             f"${progress.cost:.2f}" if progress.cost is not None else "",

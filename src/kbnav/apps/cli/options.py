@@ -88,11 +88,11 @@ class Asking:
     given: Given = None
     notes: Annotated[list[Path] | None, option("--notes", "FILE", "Notes on the KB for the model; repeatable.")] = None
 
-    def settings(self, **more: Any) -> Settings:
-        """The settings under these options and ``more``. Raises UsageError."""
+    def settings(self) -> Settings:
+        """The settings under these options. Raises UsageError."""
         return load(
             given=self.given, system=self.system, kb=self.kb or None, model=self.model, base_url=self.base_url,
-            notes=self.notes or None, **more,
+            notes=self.notes or None,
         )  # fmt: skip
 
 

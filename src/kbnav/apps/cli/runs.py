@@ -70,6 +70,8 @@ def export(
         text = shared_page([SharedAnswer(saved, found)], page)
     else:
         text = answer_csv(saved.outcome) if file.suffix == ".csv" else answer_json(saved, page, found)
+    if not text:
+        raise UsageError(f"{saved.id} ended without rows or nodes: there is nothing to write into {file}")
     try:
         size = file.write_bytes(text.encode("utf-8", "replace"))
     except OSError as error:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from kbnav.answers.language import plural
 from kbnav.apps.cli.options import Dataset, Jobs, Json, RunFolder, Seed, argument, flag, load, option
 from kbnav.apps.cli.terminal import emit
 from kbnav.errors import UsageError
@@ -231,10 +232,10 @@ def import_(
         unanswered = len(asked) - predicted
     else:
         info = import_spinach(predictions, asked, out, trajectories=trajectories)
-    more = f", {failed} queries failed" if failed else ""
+    more = f", {plural(failed, 'query')} failed" if failed else ""
     more += f", {unanswered} without a prediction" if unanswered else ""
     record = {"out": str(out), "dataset": info.dataset, "questions": len(info.questions), "failed": failed}
-    emit(as_json, record, f"{out}: {len(info.questions)} questions of {info.dataset}{more}")
+    emit(as_json, record, f"{out}: {plural(len(info.questions), 'question')} of {info.dataset}{more}")
 
 
 def print_scores(name: str, run: SavedRun, scores: Scores) -> None:
@@ -243,7 +244,7 @@ def print_scores(name: str, run: SavedRun, scores: Scores) -> None:
 
     info = run.info
     model = info.model or "no model named"
-    print(f"{name}: {info.display_name} ({model}) on {info.dataset}, {scores.all.questions} questions")
+    print(f"{name}: {info.display_name} ({model}) on {info.dataset}, {plural(scores.all.questions, 'question')}")
     spread = intervals(scores)
     for metric in scores.metrics:
         one = spread[metric]
@@ -276,7 +277,7 @@ def _print_spent(run: SavedRun) -> None:
     if len(seconds) > 1:
         parts[0] += f" ({fmean(seconds):.2f} ± {stdev(seconds):.2f} each)"
     if usage.calls:
-        parts.append(f"{usage.calls} model calls, {usage.prompt:,} + {usage.completion:,} tokens")
+        parts.append(f"{plural(usage.calls, 'model call')}, {usage.prompt:,} + {usage.completion:,} tokens")
     if costs:
         parts.append(f"${sum(costs):.2f}")
     if usage.kept:
@@ -289,12 +290,12 @@ def show_comparison(a: Path, b: Path, found: Comparison | None = None) -> None:
     from kbnav.evaluation.scoring import compare_runs
 
     comparison: Comparison = found or compare_runs(_read(a), _read(b))
-    print(f"{b} against {a}, {comparison.questions} questions of both")
+    print(f"{b} against {a}, {plural(comparison.questions, 'question')} of both")
     if comparison.only_a or comparison.only_b:
         print(f"  left out: {comparison.only_a} only in {a}, {comparison.only_b} only in {b}")
     for folder, missing in ((a, comparison.missing_a), (b, comparison.missing_b)):
         if missing:
-            print(f"  {folder} has no prediction of {missing} questions, which count as 0")
+            print(f"  {folder} has no prediction of {plural(missing, 'question')}; a missing one counts as 0")
     for one in comparison.metrics:
         difference = one.test.difference
         print(

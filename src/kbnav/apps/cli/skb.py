@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -15,11 +16,12 @@ from rich.console import Console
 from rich.filesize import decimal
 
 from kbnav import encoders
+from kbnav.answers.language import plural
 from kbnav.apps.cli.options import BaseUrl, Json, Place, Workers, argument, flag, option
 from kbnav.apps.cli.terminal import StageProgress, emit, print_json, stderr
 from kbnav.apps.console import printable
 from kbnav.encoders import Encoder
-from kbnav.errors import DataError, ServiceError, UsageError
+from kbnav.errors import DataError, ServiceError, UnknownId, UsageError
 from kbnav.knowledge.skb.importers.files import Duplicates, Format, origins
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.schema import Dropped, Meta, read_meta
@@ -54,7 +56,10 @@ Repeated = Annotated[
     typer.Option(help="Rows of one id: the first or the last is taken whole, all are made one, or the build stops."),
 ]
 Bad = Literal["stop", "skip"]
-BadLines = Annotated[Bad, flag("--bad", "A line that cannot be read ends the build, or goes into SKB.bad.jsonl.")]
+BadLines = Annotated[
+    Bad,
+    flag("--bad", "A line that cannot be read ends the build, or goes into SKB.bad.jsonl (update 1: SKB.bad-1.jsonl)."),
+]
 _PLACE = "Folder of the SKB, or its address such as s3://bucket/name"
 AnySkb = Annotated[str, argument("SKB", f"{_PLACE}; demo for the bundled one.")]
 
@@ -183,16 +188,18 @@ def _print_columns(recipe: Recipe, as_json: bool) -> None:
             *(f"  {name}: {kind}: {' | '.join(map(str, some))}" for name, (kind, some) in columns.items()),
         ]
     emit(as_json, {str(file): columns for file, columns in found.items()}, "\n".join(lines))
-    source.check()
+    if twice := source.check():
+        told = f"rows of one id (--duplicates {recipe.duplicates}): {', '.join([*twice][:_CASES])}"
+        print(told + (", …" if len(twice) > _CASES else ""), file=sys.stderr)
 
 
-def _rejected(out: Path, bad: Bad) -> Path | None:
-    return Path(f"{out}.bad.jsonl") if bad == "skip" else None
+def _rejected(out: Path, bad: Bad, update: int = 0) -> Path | None:
+    return Path(f"{out}.bad{f'-{update}' if update else ''}.jsonl") if bad == "skip" else None
 
 
 def _build(recipe: Recipe, out: str, options: Options, console: Console) -> Meta:
     from kbnav.knowledge.skb.build import build
-    from kbnav.knowledge.skb.lance.tables import is_lance
+    from kbnav.knowledge.skb.schema import is_lance
 
     if is_lance(out):
         raise UsageError(f"{out} is a place of tables: build in a folder, then kbnav skb copy FOLDER --out {out}")
@@ -220,20 +227,20 @@ def copy(
 
     For example: kbnav skb copy people.skb --out people.nt
     """
-    from kbnav.knowledge.skb.lance.build import refuse_other, write
+    from kbnav.knowledge.open import open_skb
+    from kbnav.knowledge.skb.lance import refuse_other, write
     from kbnav.knowledge.skb.rdf import export_rdf
-    from kbnav.knowledge.skb.store import SKB, open_store
 
     as_rdf = out.endswith((".ttl", ".ttl.gz"))
     if not as_rdf:
         refuse_other(out)
-    with SKB(open_store(_place(skb), _home())) as opened, StageProgress(stderr()) as progress:
+    with open_skb(_place(skb), _home()) as opened, StageProgress(stderr()) as progress:
         if as_rdf:
             size, meta = export_rdf(opened, Path(out), progress=progress), opened.meta
         else:
             meta = write(opened, out, approximate=ann, progress=progress).meta
     if as_rdf:
-        line = f"{out}: {meta.nodes:,} nodes, {meta.edges:,} edges, {size:,} bytes"
+        line = f"{out}: {_size(meta.nodes, meta.edges)}, {size:,} bytes"
         emit(as_json, {"out": out, "nodes": meta.nodes, "edges": meta.edges, "bytes": size}, line)
     else:
         _print_built(out, meta, as_json)
@@ -270,11 +277,16 @@ def info(
 
 
 def _print_node(skb: str, node: str, as_json: bool) -> None:
-    from kbnav.knowledge.skb.store import SKB, open_store
+    from kbnav.knowledge.open import open_skb
 
-    with closing(SkbKB(SKB(open_store(_place(skb), _home())))) as kb:
-        same = kb.skb.names.search(node, limit=2, edits=0) if kb.skb.names and kb.skb.nodes.ids.find(node) < 0 else []
-        node = kb.skb.id(same[0].number) if len(same) == 1 else node
+    with closing(SkbKB(open_skb(_place(skb), _home()))) as kb:
+        if kb.skb.names and kb.skb.nodes.ids.find(node) < 0:
+            same = kb.skb.names.search(node, limit=_CASES, edits=0)
+            near = [kb.skb.id(one.number) for one in same or kb.skb.names.search(node, limit=_CASES)]
+            if len(same) != 1:
+                told = ", ".join(f"{name} ({one})" for one, name in kb.labels(near).items()) or "none"
+                raise UnknownId(f"no one node is called {node!r}; the nearest by name: {told}")
+            node = near[0]
         number = kb.skb.number(node)
         value = {"id": node, "type": kb.skb.type(number), "name": kb.skb.name(number), **kb.skb.documents[number]}
         entry = kb.get_entry(node)
@@ -307,7 +319,11 @@ def update(
             edges=origins(edges),
             tables=tables,
             duplicates=Duplicates(meta.recipe.get("duplicates", "first")),
-            bad=_rejected(skb, bad),
+            bad=_rejected(skb, bad, 1 + len(meta.recipe.get("updates", ()))),
+        )
+    elif bad == "skip":
+        raise UsageError(
+            "--bad goes with --nodes, --edges or --tables: files that are read again are read as in their build"
         )
     if dry_run:
         changes = maintenance.difference(skb, records)
@@ -384,8 +400,7 @@ def _print_built(place: str, meta: Meta, as_json: bool) -> None:
 
 
 def _size(nodes: int, edges: int) -> str:
-    counts = ((nodes, "node"), (edges, "edge"))
-    return ", ".join(f"{count:,} {what}{'s' if count != 1 else ''}" for count, what in counts)
+    return f"{plural(nodes, 'node')}, {plural(edges, 'edge')}"
 
 
 def _print_info(found: Info) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -14,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from rich.console import Console
 
+from kbnav.answers.language import plural
 from kbnav.apps.cli.about import print_options
 from kbnav.apps.cli.options import BaseUrl, Given, Json, Model, argument, flag, load, open_skb, option
 from kbnav.apps.cli.terminal import StageProgress, emit, print_json, stop_on_signals
 from kbnav.errors import UsageError
-from kbnav.evaluation.datasets import Dataset, find_dataset
-from kbnav.evaluation.datasets import Dataset as DatasetOf
+from kbnav.evaluation.datasets import Dataset, Question, find_dataset
 from kbnav.models.cancellation import cancelled_by
 from kbnav.models.prices import known_prices
 from kbnav.settings.model import OFFLINE, Settings
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.planning.seq2seq import Epoch
     from kbnav.planning.training import LabelledQuestion
-    from kbnav.programs.first_stage import TrainingQuery
     from kbnav.programs.groups import Group
     from kbnav.programs.steps import Step
     from kbnav.training.data import Example
@@ -149,9 +147,7 @@ def _answered(dataset: Dataset, kb: SkbKB) -> list[Example]:
     """The questions of a dataset that have answers in the SKB. Raises UsageError where none has."""
     from kbnav.training.data import examples
 
-    found = examples(((one.id, one.text(), one.nodes) for one in dataset.questions), kb.skb)
-    if not found:
-        raise UsageError(f"no question of {dataset.name} has an answer in {kb.name}")
+    found = examples(((one.id, one.text(), one.nodes) for one in with_gold(dataset, kb)), kb.skb)
     if left_out := len(dataset) - len(found):
         print(f"{left_out:,} questions of {dataset.name} left out: no answer of them is in {kb.name}", file=sys.stderr)
     return found
@@ -170,11 +166,9 @@ def _embed(folder: Path, kb: SkbKB, progress: StageProgress) -> int:
     return kb.skb.meta.nodes
 
 
-@contextmanager
-def _progress() -> Iterator[StageProgress]:
+def _progress() -> StageProgress:
     """What is seen meanwhile; of several processes only the first one shows it."""
-    with StageProgress(Console(stderr=True, quiet=os.environ.get("RANK", "0") != "0")) as progress:
-        yield progress
+    return StageProgress(Console(stderr=True, quiet=os.environ.get("RANK", "0") != "0"))
 
 
 def _print_point(point: Point) -> None:
@@ -213,7 +207,7 @@ def _train_fuse(job: Job) -> None:
             data={one.name: one.sha256 for one in (*learned, *judged)},
             training=tuple({one.text: one for one in question_digests(asked)}.values()),
             validation=question_digests(chosen_by),
-            seconds=time.monotonic() - begun,
+            seconds=round(time.monotonic() - begun, 1),
         )
     head = f"{job.out}: learned from {len(card.training):,} questions in {card.seconds:,.0f} s, with {card.base}"
     _print_card(job, card, head, "by the weights before and after")
@@ -257,7 +251,7 @@ def _train_planner(job: Job) -> None:
         {"out": str(job.out), "planner": job.kind.value, **counts},
         f"{job.out}: {job.kind} trained on {len(found):,} questions, {len(paths):,} paths; "
         f"{only_text:,} had text alone",
-        *([LEFT_OUT.format(count=left_out)] if left_out else []),
+        *([LEFT_OUT.format(count=plural(left_out, "question"))] if left_out else []),
         *([f"{cut:,} questions lost their end: they are longer than the model can read"] if cut else []),
     )
 
@@ -269,8 +263,8 @@ def _train_programs(job: Job) -> None:
     if len(job.learned) != 1 or len(job.validation) != 1:
         raise UsageError("kbnav train programs takes one --dataset and one --validation")
     options = job.options
-    training = queries(job.learned[0], options.limit)
-    validation = queries(job.validation[0])
+    training = path_questions(find_dataset(job.learned[0]))[: options.limit]
+    validation = path_questions(find_dataset(job.validation[0]))
     for model in (job.settings.model, options.api_model):
         check_limit(options.cost, model or OFFLINE, list(known_prices(job.settings)))
 
@@ -338,9 +332,9 @@ def show(
         print_json(found.about.model_dump(mode="json"))
         return
     print_frozen(folder)
-    for one in found.groups:
+    for one in found.about.groups:
         for group in read_groups(folder).groups if steps else ():
-            for step in read_steps(folder, group) if group.id == one.record.id else ():
+            for step in read_steps(folder, group) if group.id == one.id else ():
                 used = step.usage + step.api_usage
                 mrr = f"{step.validation['mrr']:.3f}" if step.validation else "–"
                 print(
@@ -348,9 +342,9 @@ def show(
                     f"{used.kept} of them kept from before, {used.prompt + used.completion:,} tokens, "
                     f"{step.cost:.4f} $, {step.seconds:.1f} s"
                 )
-        if one.program is not None:
-            print(f"\n# {one.record.id}: {one.record.pattern}\n")
-            print(one.program.source)
+        if one.program:
+            print(f"\n# {one.id}: {one.pattern}\n")
+            print(found.programs[one.id].source)
 
 
 def ended(step: Step) -> str:
@@ -374,29 +368,21 @@ def print_frozen(folder: Path) -> None:
             print(f"{one.id}: no program is better than the first stage ({first} on {one.queries}); {one.pattern}")
 
 
-def queries(name: str, limit: int | None = None) -> list[TrainingQuery]:
-    """The questions of a dataset that have gold nodes. Raises UsageError where none has."""
-    from kbnav.programs.first_stage import TrainingQuery
-
-    found = [TrainingQuery(one.id, one.text(), one.nodes) for one in find_dataset(name).questions if one.nodes]
-    if not found:
-        raise UsageError(f"no question of {name} has gold nodes")
-    return found[:limit]
+LEFT_OUT = "{count} left out: no path of two hops leads from the nodes they name to a gold node"
 
 
-LEFT_OUT = "{count:,} questions left out: no path of two hops leads from the nodes they name to a gold node"
-
-
-def path_questions(dataset: DatasetOf, kb: SkbKB | None = None) -> list[LabelledQuestion]:
-    """The questions with gold nodes, and of an SKB with one of them in it. Raises UsageError where there is none."""
+def path_questions(dataset: Dataset, kb: SkbKB | None = None) -> list[LabelledQuestion]:
+    """The questions as planners and programs learn from them. Raises UsageError as ``with_gold``, DataError."""
     from kbnav.planning.training import LabelledQuestion, made_from
 
-    found = [
-        LabelledQuestion(one.text(), one.nodes, made_from(one.meta))
-        for one in dataset.questions
-        if (one.nodes if kb is None else any(kb.skb.nodes.ids.find(node) >= 0 for node in one.nodes))
-    ]
+    return [LabelledQuestion(one.text(), one.nodes, made_from(one.meta), one.id) for one in with_gold(dataset, kb)]
+
+
+def with_gold(dataset: Dataset, kb: SkbKB | None = None) -> list[Question]:
+    """The questions with gold nodes, and of an SKB with one of them in it. Raises UsageError where there is none."""
+    ids = kb.skb.nodes.ids if kb else None
+    found = [one for one in dataset.questions if (any(ids.find(node) >= 0 for node in one.nodes) if ids else one.nodes)]
     if not found:
-        where = f"an answer in {kb.skb.meta.name}" if kb else "gold nodes"
+        where = f"an answer in {kb.name}" if kb else "gold nodes"
         raise UsageError(f"no question of {dataset.name} has {where}")
     return found

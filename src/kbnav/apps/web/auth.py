@@ -6,7 +6,6 @@ import hashlib
 import hmac
 import ipaddress
 import logging
-import re
 import secrets
 import time
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from starlette.responses import RedirectResponse, Response
 from kbnav.apps.web.rendering import cookie_value, refusal
 from kbnav.apps.web.store import Logouts, logouts_in_memory
 from kbnav.errors import DatabaseAway, UsageError
+from kbnav.knowledge.connections import host_name
 from kbnav.settings.model import Settings, Web
 
 if TYPE_CHECKING:
@@ -331,15 +331,6 @@ class Gate:
         return next(
             (one for name in reversed(named) if (one := name.strip()) and not self._identities.is_proxy(one)), connected
         )
-
-
-_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")
-
-
-def host_name(host: str) -> str:
-    """The name in a Host header, without its port; empty where the header is anything else than these two."""
-    found = _HOST.fullmatch(host)
-    return found["name"].strip("[]").casefold().removesuffix(".") if found else ""
 
 
 def _same_site(site: SplitResult, host: str) -> bool:

@@ -1,12 +1,7 @@
-"""Pages and refusals in each reader's language: one JSON file of texts a language under ``locale``.
-
-A text is a string with ``{names}`` for values, or one string for each plural form of its value ``n``. kbnav says
-everything in English, wherever it is used.
-"""
+"""Pages and refusals in each reader's language."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -21,6 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 
+from kbnav.apps.texts import FIRST, Texts, books, number_text
 from kbnav.errors import (
     Busy,
     DamagedKB,
@@ -41,19 +37,11 @@ HERE = Path(__file__).parent
 """Where templates, texts and static files are."""
 COOKIE = "kbnav_language"
 """What a reader chose on the page; without it, what the browser asks for counts."""
-FIRST = "en"
-Book = Mapping[str, str | Mapping[str, str]]
-"""Texts of one language by their keys."""
 MOST_FIELDS = 1_000
 """Of a form."""
 TOLD = 20
 """Problems of one request that are told."""
 _ASKED = re.compile(r"\s*([A-Za-z]{1,8})(?:-[A-Za-z0-9-]+)?\s*(?:;\s*q=([01](?:\.\d{0,3})?)\s*)?")
-_NAME = re.compile(r"\{(\w+)\}")
-_OF_TEMPLATES = (
-    "about.", "api.", "closed.", "collect.", "entry.", "explore.", "judge.", "login.", "people.", "problem.",
-)  # fmt: skip
-"""Beginnings of texts that no script of the chat page needs."""
 _STATUS = (
     (NotOffered, 404),
     (UnknownId, 404),
@@ -78,12 +66,6 @@ _MISSING = {
 """What to say where there is nothing, by the first part of the path."""
 
 
-@cache
-def books() -> Mapping[str, Book]:
-    """Every language's texts, by its code."""
-    return {path.stem: json.loads(path.read_text("utf-8")) for path in sorted((HERE / "locale").glob("*.json"))}
-
-
 def cookie_value(headers: Headers, name: str) -> str:
     """The value of a cookie; empty where there is none."""
     pairs = (one.partition("=") for one in headers.get("cookie", "").split(";"))
@@ -105,29 +87,6 @@ def language_of(headers: Headers) -> str:
     asked = [found for one in headers.get("accept-language", "").split(",") if (found := _ASKED.fullmatch(one))]
     wanted = sorted(asked, key=lambda one: -float(one[2] or 1))
     return next((code for one in wanted if (code := one[1].lower()) in books() and one[2] != "0"), FIRST)
-
-
-class Texts:
-    """The texts of one language, for templates."""
-
-    def __init__(self, language: str) -> None:
-        self.language, self.book = language, books()[language]
-        self.of_scripts = {key: text for key, text in self.book.items() if not key.startswith(_OF_TEMPLATES)}
-        self.names = {code: book["language.name"] for code, book in books().items()}
-        """Languages to choose from, by their own names."""
-
-    def __call__(self, key: str, **values: Any) -> str:
-        """A text with its values put in. Raises KeyError."""
-        text = self.book[key]
-        if not isinstance(text, str):
-            text = text["one" if values["n"] == 1 and "one" in text else "other"]
-        return _NAME.sub(lambda found: number_text(values[found[1]]), text)
-
-
-def number_text(value: object) -> str:
-    """A value as text; the digits of a large number in groups, by a space that every language understands."""
-    large = isinstance(value, int) and abs(value) >= 10_000
-    return f"{value:,}".replace(",", "\u202f") if large else str(value)
 
 
 @cache

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -21,6 +22,9 @@ HUMAN = "stark_qa_human_generated_eval.csv"
 """STaRK's questions that people wrote; early versions have ``written`` in the name."""
 HUMAN_TOP_V = 10
 """Nodes of such a question that a model scores, in place of 20 (STaRK, section 3.1)."""
+_NUMBER = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?")
+_DATE = re.compile(r"\+?(-?\d{4,}-\d\d-\d\d)(?:T00:00:00(?:\.0+)?(?:Z|\+00:00)?)?")
+_POINT = re.compile(r"(?:<\S+>\s*)?POINT\s*\(\s*([+-]?\d+(?:\.\d+)?)\s+([+-]?\d+(?:\.\d+)?)\s*\)", re.IGNORECASE)
 HUMAN_LEFT_OUT = frozenset({"recall@20"})
 """Metrics that are not reported of such questions, which may have more answers (section 3.2)."""
 ENTITY = "http://www.wikidata.org/entity/"
@@ -288,9 +292,25 @@ def stored_answer(record: Record, given: Any) -> AnswerTable | None:
     return record.rows(given) if isinstance(given, list) else record.table(given)
 
 
+def meaning(value: str) -> object:
+    """What a plain value is compared by: its number, its day, the coordinates of its point, else its text."""
+    if (number := number_in(value)) is not None:
+        return number
+    if date := _DATE.fullmatch(value):
+        return date[1]
+    point = _POINT.fullmatch(value)
+    return (float(point[1]), float(point[2])) if point else value
+
+
+def number_in(text: str) -> Decimal | None:
+    """The number that the text is, as in ``1,500.0``; None where it is none."""
+    return Decimal(text.replace(",", "")) if _NUMBER.fullmatch(text) else None
+
+
 def names_only(question: Question) -> bool:
-    """Whether stored answers are names or numbers, which match no ids, and so are to be compared as labels."""
-    return bool(question.plain) and not any(ENTITY_ID.fullmatch(one) or "://" in one for one in question.plain)
+    """Whether stored answers are names, which match no ids, and so are to be compared as labels."""
+    named = (not ENTITY_ID.fullmatch(one) and "://" not in one and meaning(one) == one for one in question.plain)
+    return bool(question.plain) and all(named)
 
 
 Reader = Callable[[File], Iterator[Question]]

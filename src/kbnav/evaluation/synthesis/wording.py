@@ -10,13 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import ValidationError, model_validator
 
 from kbnav.answers.language import function_words
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.synthesis.templates import Branch, Leg, Synthesized, Template, parse_template
 from kbnav.evaluation.synthesis.text import plural
 from kbnav.knowledge.skb.store import SKB
+from kbnav.runs.journal import Strict
 
 FOLDER = Path(__file__).parent / "wordings"
 SHIPPED = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
@@ -25,11 +26,7 @@ Style = Literal["requirements", "short", "properties"]
 _AGREEING = re.compile(r"\[([^\]|]*)(?:\|([^\]]*))?\]")
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-
-class RelationWords(_Strict):
+class RelationWords(Strict):
     """Clauses on the answers, with ``{0}`` for the node at the other end, which is the relation's source for ``out``.
 
     ``[s]`` and ``[is|are]`` agree with ``{0}``: the first where it is one node, the second where it is several.
@@ -41,14 +38,14 @@ class RelationWords(_Strict):
     """Whether its direction means nothing; ``out`` then serves both ways."""
 
 
-class TypeWords(_Strict):
+class TypeWords(Strict):
     """A node type: what its nodes are called, and the fields of its documents that phrases may be taken from."""
 
     plural: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
 
 
-class RoleWords(_Strict):
+class RoleWords(Strict):
     """Whose questions they are: ``about`` says how such people ask, ``example`` is one of their questions."""
 
     about: str = ""
@@ -57,7 +54,7 @@ class RoleWords(_Strict):
     """Types of answers they ask for; empty: all."""
 
 
-class ModelWords(_Strict):
+class ModelWords(Strict):
     """How the pipeline's models are asked (STaRK, appendix C)."""
 
     style: Style = "short"
@@ -74,7 +71,7 @@ class ModelWords(_Strict):
         return {name: words for name, words in self.roles.items() if not words.types or kind in words.types}
 
 
-class Wording(_Strict):
+class Wording(Strict):
     """The words of an SKB's questions. Without ``templates`` they are derived from the schema.
 
     With ``relations`` only those named are asked about; with ``types`` only types named there, with fields, have a text
@@ -167,7 +164,7 @@ def clauses_of(words: RelationWords) -> list[str]:
     return [_AGREEING.sub(lambda match: match[1], pattern) for pattern in (*words.out, *words.into)]
 
 
-Words = TypeVar("Words", bound=BaseModel)
+Words = TypeVar("Words", bound=Strict)
 
 
 def _read_words(kind: type[Words], name: str, folder: Path) -> Words:
@@ -198,10 +195,8 @@ _TRIES = 20
 """Rewordings of one question that are tried."""
 
 
-class Rewording(BaseModel):
+class Rewording(Strict):
     """Two wordings: ``learn`` is for what systems may learn from, ``test`` for what they are tested on."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     learn: Wording
     test: Wording

@@ -64,8 +64,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LABELLED = 100
-"""Things of one result that are labelled, those of the first and the last rows."""
 _TRIPLES, _EDGES, _COUNTED = 1_000, 500, 5_000
 """Triples of one thing that are fetched; edges in each direction; edges that are counted by property."""
 _HALF = 0.5
@@ -303,9 +301,7 @@ class EndpointKB:
             if prepared.changed:  # its places are not those of the query
                 raise QuerySyntaxError(f"syntax error: {error}") from error
             raise _placed(error, added) from error
-        half = LABELLED // 2
-        ends = table.rows if len(table.rows) <= LABELLED else (*table.rows[:half], *table.rows[-half:])
-        view = self._data.view(_iris(replace(table, rows=tuple(ends))), code)
+        view = self._data.view(_iris(replace(table, rows=table.labelled_rows())), code)
         labels = {view.short(iri): label for iri, label in view.labels.items()}
         return replace(table, labels=labels, prefixes=self._data.prefixes.all)
 

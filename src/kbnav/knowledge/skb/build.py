@@ -1,6 +1,10 @@
 """Building an SKB: stage by stage in a folder beside the data in use, then put in its place in one step.
 
 A build that was killed leaves ``build/`` behind; the same build called again goes on behind its last finished stage.
+
+Where an update changes some nodes that stay where they are, files that stay are linked, not copied, and keep their
+checksums. A search in texts counts the words of replaced ones as still there when it weighs how rare a word is; the
+next build forgets them.
 """
 
 from __future__ import annotations
@@ -27,17 +31,19 @@ from kbnav.knowledge.skb.files import (
     Array,
     file_info,
     forget,
+    link,
     only_builder,
     open_array,
     prepare,
     remove_unused,
     write_strings,
 )
-from kbnav.knowledge.skb.graph import Graph, write_graph
-from kbnav.knowledge.skb.nodes import DocumentWriter, Nodes
+from kbnav.knowledge.skb.graph import Graph, edge_key, edges_of, write_graph
+from kbnav.knowledge.skb.nodes import DocumentWriter, Nodes, StoredDocuments, aliases
 from kbnav.knowledge.skb.rendering import indexed_texts
 from kbnav.knowledge.skb.schema import (
     FORMAT,
+    GRAPH,
     LSA,
     NAMES,
     RELATIONAL_TEXT,
@@ -63,7 +69,7 @@ from kbnav.knowledge.skb.schema import (
     type_starts,
     write_meta,
 )
-from kbnav.knowledge.skb.store import GRAPH, SKB, LocalStore
+from kbnav.knowledge.skb.store import SKB, LocalSKB
 
 if TYPE_CHECKING:
     from kbnav.encoders import Encoder
@@ -73,6 +79,8 @@ POSITIONS, STATE = "positions.npy", "progress.json"
 """Files of a build under way, which are no part of the SKB."""
 REPORT_EVERY = 10_000
 _CHUNK = 1 << 20
+_MOST_CHANGED = 0.1
+"""Of all nodes; where more change in an update, a build is no slower."""
 
 Stage = Callable[[], dict[str, Any]]
 """Writes its files, and returns what later stages must know."""
@@ -110,7 +118,7 @@ class Texts:
 
     def opened(self) -> SKB:
         """What is built so far, as if it were finished. Raises OSError where the folder is not to be seen."""
-        return SKB(LocalStore(self.folder, self.meta))
+        return LocalSKB(self.folder, self.meta)
 
     def rendered(self) -> Iterator[NodeText]:
         """Every node in number order."""
@@ -291,7 +299,8 @@ class Job:
         return type_starts([count for _, count in self._state.done["nodes"]["types"]])
 
     def _open_nodes(self) -> Nodes:
-        return Nodes.open(self._work, self._type_start, self._source.alias_fields)
+        documents = StoredDocuments(self._work / "documents")
+        return Nodes(self._work / "nodes", documents, self._type_start, self._source.alias_fields)
 
     def _folder(self, name: str) -> Path:
         folder = self._work / name
@@ -549,23 +558,22 @@ class Updated:
             if isinstance(item, EdgeArrays):
                 raise DataError("an SKB is updated with records, not with arrays of positions")
             changed[item._replace(deleted=False)] = item
-        gone = []
+        gone, sizes = [], (graph.nodes, len(self.relations))
         for edge in (key for key, item in changed.items() if item.deleted):
             source, target = find(edge.source), find(edge.target)
             relation = self.relations.index(edge.relation) if edge.relation in self.relations else -1
             there = min(source, target, relation) >= 0 and graph.has_edge(source, relation, target)
             case = f"{edge.source} {edge.relation} {edge.target}"
             losses.add("edge deleted" if there else "deletion of an edge that does not exist", case)
-            gone += [self._edge_number(source, relation, target)] if there else []
+            gone += [edge_key(source, relation, target, *sizes)] if there else []
         without = np.zeros(graph.nodes, bool)  # read anew, for a build that was killed may have done the nodes' stage
         last = {record.id: record.deleted for record in self._source.nodes(Losses())}
         numbers = (find(node_id) for node_id, deleted in last.items() if deleted)
         without[[number for number in numbers if number >= 0]] = True
-        sources = np.repeat(np.arange(graph.nodes), graph.degrees("out"))
-        _, targets, relations = graph.arrays("out")
+        sources, relations, targets = graph.columns()
         for first in range(0, graph.edges, _CHUNK):
             part = slice(first, first + _CHUNK)
-            keys = self._edge_number(sources[part], relations[part].astype(np.int64), targets[part].astype(np.int64))
+            keys = edge_key(sources[part], relations[part], targets[part], *sizes)
             asked = np.isin(keys, np.array(gone, np.int64))
             dangling = (without[sources[part]] | without[targets[part]]) & ~asked
             for place in np.flatnonzero(dangling).tolist():
@@ -575,5 +583,111 @@ class Updated:
             yield EdgeArrays(sources[part][kept], relations[part][kept], targets[part][kept])
         yield from (item for item in changed.values() if not item.deleted)
 
-    def _edge_number(self, source: Any, relation: Any, target: Any) -> Any:
-        return (source * len(self.relations) + relation) * self._skb.graph.nodes + target
+
+def job_of(skb: SKB, source: Source, options: Options) -> Callable[..., Job]:
+    """What builds an SKB with the records of ``source`` over it: file by file where that can be, else all anew.
+
+    It can be where some nodes get new documents or names and edges come or go, but no node comes, goes or changes its
+    type, and no index holds relations.
+    """
+    has = {name.partition("/")[0] for name in skb.meta.files}
+    wanted = {TEXT: options.text, TRIPLES: options.sparql, VECTORS: options.vectors}
+    if options.relations or any((part in has) != one for part, one in wanted.items()):
+        return Job
+    losses = Losses()
+    changed = {skb.nodes.ids.find(record.id): record for record in source.nodes(losses)}
+    edges = next(iter(source.edges(Losses())), None) is not None
+    stay = (
+        number >= 0
+        and not record.deleted
+        and record.type in ("", skb.type(number))
+        and bool(record.name) == bool(skb.nodes.names[number])
+        for number, record in changed.items()
+    )
+    if not (changed or edges) or len(changed) > _MOST_CHANGED * skb.meta.nodes or not all(stay):
+        return Job
+    return partial(_Update, skb=skb, changed=dict(sorted(changed.items())), edges=edges, losses=losses)
+
+
+class _Update(Job):
+    def __init__(self, *given: Any, skb: SKB, changed: Mapping[int, NodeRecord], edges: bool, losses: Losses) -> None:
+        super().__init__(*given)
+        self._skb, self._changed, self._edges, self._losses = skb, changed, edges, losses
+
+    def _linked(self, name: str) -> Path:
+        """A folder of the build with all files of the old one."""
+        folder = self._folder(name)
+        for path in self._skb.folder(name).iterdir():
+            link(path, folder / path.name)
+        return folder
+
+    def _nodes(self) -> dict[str, Any]:
+        old, names = self._skb, {number: record.name for number, record in self._changed.items()}
+        folder = self._linked("nodes")
+        if any(old.nodes.names[number] != name for number, name in names.items()):
+            for path in folder.glob("names-*"):
+                path.unlink()
+            write_strings(folder, "names", (names.get(n, name) for n, name in enumerate(old.nodes.names)))
+        fields = {number: record.fields for number, record in self._changed.items()}
+        StoredDocuments(self._skb.folder("documents")).write_changed(self._folder("documents"), fields)
+        np.save(self._work / POSITIONS, np.arange(len(old.nodes), dtype=np.int32))
+        kept = {UNNAMED: old.meta.dropped[UNNAMED].model_dump()} if UNNAMED in old.meta.dropped else {}
+        return {"types": [(kind.name, kind.count) for kind in old.meta.types], "dropped": self._losses.report() | kept}
+
+    def _graph(self) -> dict[str, Any]:
+        if self._edges:
+            return super()._graph()
+        self._linked(GRAPH)
+        meta = self._skb.meta
+        relations = [(relation.name, relation.count) for relation in meta.relations]
+        return {"relations": relations, "tuples": [one.model_dump() for one in meta.tuples], "dropped": {}}
+
+    def _triples(self) -> dict[str, Any]:
+        from kbnav.knowledge.skb import rdf
+
+        relations = [relation for relation, _ in self._state.done[GRAPH]["relations"]]
+        if relations != list(self._skb.relation_names):  # their names as IRIs may be others
+            return super()._triples()
+        come, gone = self._edges_changed(len(relations)) if self._edges else ([], [])
+        nodes = self._open_nodes()
+        about = (pair for number in self._changed for pair in nodes.named(range(number, number + 1)))
+        rdf.change(self._skb.folder(TRIPLES), self._folder(TRIPLES), self._skb, about, come, gone)
+        return {}
+
+    def _edges_changed(self, relations: int) -> Iterator[list[tuple[int, int, int]]]:
+        """The edges that come, then those that go: source, relation and target."""
+        sizes = (self._skb.graph.nodes, relations)
+        keys = [edge_key(*graph.columns(), *sizes) for graph in (Graph(self._work / GRAPH, relations), self._skb.graph)]
+        for some, others in (keys, keys[::-1]):
+            only = edges_of(np.setdiff1d(some, others, assume_unique=True), *sizes)
+            yield list(zip(*(column.tolist() for column in only), strict=True))
+
+    @cached_property
+    def _new_texts(self) -> Sequence[NodeText]:
+        with self._texts(relations=False).opened() as skb:
+            return [text for number in self._changed for text in indexed_texts(skb, among=range(number, number + 1))]
+
+    def _text(self, part: str, *, relations: bool) -> dict[str, Any]:  # noqa: ARG002
+        from kbnav.knowledge.skb import text
+
+        text.change(self._new_texts, self._skb.folder(part), self._folder(part))
+        old = [one for number in self._changed for one in indexed_texts(self._skb, among=range(number, number + 1))]
+        words = (sum(len(one.document.split()) for one in texts) for texts in (self._new_texts, old))
+        tokens = self._skb.meta.tokens
+        return {"tokens": tokens if tokens is None else tokens + next(words) - next(words)}
+
+    def _names(self) -> dict[str, Any]:
+        nodes, fields = self._skb.nodes, self._source.alias_fields
+        for number, record in self._changed.items():
+            if (record.name, aliases(record.fields, fields)) != (nodes.names[number], nodes.aliases(number)):
+                return super()._names()
+        self._linked(NAMES)
+        return {}
+
+    def _vectors(self, part: str, *, relations: bool) -> dict[str, Any]:  # noqa: ARG002
+        from kbnav.knowledge.skb import vectors
+
+        folder = self._folder(part)
+        shutil.copytree(self._skb.folder(part), folder, dirs_exist_ok=True)  # they are written to
+        vectors.change(self._new_texts, folder, encoder=self._options.encoder, type_start=self._type_start)
+        return {}

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -99,13 +99,9 @@ class Graph:
             return self.row(node, direction, relation).nodes  # one relation, one way: sorted and without repeats
         return _distinct([self.row(node, way, relation).nodes for way in ways(direction)])
 
-    def degree(self, node: int, direction: Direction = "both", relation: int | None = None) -> int:
-        """How many edges a node has; an edge from a node to itself counts once a direction."""
-        if relation is not None:
-            return sum(len(self.row(node, way, relation).nodes) for way in ways(direction))
-        return sum(
-            int(start[node + 1] - start[node]) for start in (self._start[way == "in"] for way in ways(direction))
-        )
+    def degree(self, node: int) -> int:
+        """How many edges a node has, in both directions; an edge from a node to itself counts twice."""
+        return sum(int(start[node + 1] - start[node]) for start in self._start)
 
     def degrees(self, direction: Literal["out", "in"]) -> npt.NDArray[np.int64]:
         """The number of edges of every node in one direction, shape [nodes]."""
@@ -115,6 +111,10 @@ class Graph:
         """The rows of one direction as they are stored: starts [nodes + 1], neighbours and relations [edges]."""
         way = direction == "in"
         return self._start[way], self._nodes[way], self._relations[way]
+
+    def columns(self) -> tuple[npt.NDArray[np.int64], Array, NodeNumbers]:
+        """All edges: source, relation and target, shape [edges] each, ascending."""
+        return np.repeat(np.arange(self.nodes), self.degrees("out")), self._relations[0], self._nodes[0]
 
     def has_edge(self, source: int, relation: int, target: int) -> bool:
         """Whether there is this very edge."""
@@ -247,21 +247,28 @@ def write_graph(folder: Path, nodes: int, relations: int, edges: tuple[Array, Ar
         raise DataError(f"{nodes} nodes and {relations} relations are more than an SKB holds")
     source, relation, target = edges
     # One number an edge, sorted: by source, relation and target at once.
-    keys = _key(source, relation, target, nodes, relations)
+    keys = edge_key(source, relation, target, nodes, relations)
     given = len(keys)
     keys.sort()
     keys = keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if given else keys
     _write_rows(folder, "out", keys, nodes, relations)
-    rest, target = np.divmod(keys, nodes or 1)
-    source, relation = np.divmod(rest, relations or 1)
-    reverse = _key(target, relation, source, nodes, relations)
+    source, relation, target = edges_of(keys, nodes, relations)
+    reverse = edge_key(target, relation, source, nodes, relations)
     reverse.sort()
     _write_rows(folder, "in", reverse, nodes, relations)
     return given - len(keys)
 
 
-def _key(first: Array, relation: Array, last: Array, nodes: int, relations: int) -> Array:
-    return (first.astype(np.int64) * relations + relation) * nodes + last
+def edge_key(first: npt.ArrayLike, relation: Any, last: Any, nodes: int, relations: int) -> Array:
+    """A number for each edge, in the order of edges."""
+    key: Array = (np.asarray(first, np.int64) * relations + relation) * nodes + last
+    return key
+
+
+def edges_of(keys: Array, nodes: int, relations: int) -> tuple[Array, Array, Array]:
+    """The edges that have such numbers: the first nodes, the relations and the last nodes."""
+    rest, last = np.divmod(keys, nodes or 1)
+    return *np.divmod(rest, relations or 1), last
 
 
 def _write_rows(folder: Path, way: str, keys: Array, nodes: int, relations: int) -> None:

@@ -34,6 +34,7 @@ from kbnav.knowledge.base import (
     Statement,
     Value,
 )
+from kbnav.knowledge.ranking import in_turn
 from kbnav.knowledge.skb.files import reading
 from kbnav.knowledge.skb.graph import WAYS, NodeNumbers, ways
 from kbnav.knowledge.skb.rdf import SparqlStore, local_names, node_ids
@@ -45,6 +46,8 @@ from kbnav.settings.systems import NEEDS_SKB
 
 _NAMED = 20
 """Relations that are named where one is asked for that is none."""
+_MEMORY = 4 << 30
+"""Bytes of address space for a SPARQL query."""
 _EXAMPLE = 60
 """Characters of a node's name that stands for others."""
 
@@ -205,7 +208,6 @@ class SkbKB:
         skb: SKB,
         *,
         query_timeout: float = 60.0,
-        memory_limit: int = 4 << 30,
         workers: int = 2,
     ) -> None:
         """Serve an open SKB.
@@ -213,16 +215,13 @@ class SkbKB:
         Args:
             skb: stays open as long as this is used; ``close`` closes it.
             query_timeout: seconds for a SPARQL query.
-            memory_limit: bytes of address space for a SPARQL query.
             workers: SPARQL queries that run at once.
         """
         self.skb = skb
         self._shows_documents = True
         self.relations = Relations(skb)
         self._sparql = (
-            SparqlStore(skb, timeout=query_timeout, memory_limit=memory_limit, size=workers)
-            if skb.meta.sparql
-            else None
+            SparqlStore(skb, timeout=query_timeout, memory_limit=_MEMORY, size=workers) if skb.meta.sparql else None
         )
 
     def close(self) -> None:
@@ -372,7 +371,8 @@ class SkbKB:
             for row in [self.skb.graph.row(node, way, number)]
             for kind, other in zip(row.relations.tolist(), row.nodes.tolist(), strict=True)
         ]
-        ranked = self._ranked(edges, query, limit) if query.strip() else [(edge, 0.0) for edge in _in_turn(edges)]
+        turns = in_turn(sorted(edges), lambda one: one[:2])
+        ranked = self._ranked(edges, query, limit) if query.strip() else [(edge, 0.0) for edge in turns]
         shown = tuple(
             Edge(way, self.relations.entity(kind), value, round(score, 4))
             for (way, kind, other), score in ranked[:limit]
@@ -512,12 +512,3 @@ def _begins(name: str, query: str) -> bool:
     """Whether a query is but the beginning of a much longer word of a name: who asks for Gia means no Giancarlo."""
     begun = query.strip().casefold()
     return any(word.startswith(begun) and len(word) > len(begun) + _ENDING for word in name.casefold().split())
-
-
-def _in_turn(edges: Iterable[_Edge]) -> list[_Edge]:
-    turns: Counter[tuple[str, int]] = Counter()
-    placed = []
-    for way, kind, other in edges:
-        turns[way, kind] += 1
-        placed.append((turns[way, kind], (way, kind, other)))
-    return [edge for _, edge in sorted(placed, key=lambda item: item[0])]

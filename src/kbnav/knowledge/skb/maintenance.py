@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.build import Options, Updated, build
-from kbnav.knowledge.skb.changes import job_of
+from kbnav.knowledge.open import open_skb
+from kbnav.knowledge.skb.build import Options, Updated, build, job_of
 from kbnav.knowledge.skb.files import Array, file_info, only_builder, remove_unused
+from kbnav.knowledge.skb.graph import edge_key, edges_of
 from kbnav.knowledge.skb.importers.recipe import Recipe
-from kbnav.knowledge.skb.lance.tables import is_lance
-from kbnav.knowledge.skb.schema import Dropped, Losses, Meta, Progress, Source, no_progress, read_meta
-from kbnav.knowledge.skb.store import SKB, open_store
+from kbnav.knowledge.skb.schema import Dropped, Losses, Meta, Progress, Source, is_lance, no_progress, read_meta
+from kbnav.knowledge.skb.store import SKB
 
 _BARE = Options(text=False, vectors=False, sparql=False)
 _SAMPLED = 50
@@ -61,18 +61,18 @@ class Info:
 
 
 def info(place: Path | str, home: Path | None = None) -> Info:
-    """Describe an SKB, wherever it is; ``home`` as of ``open_store``. Raises as that."""
-    with SKB(open_store(str(place), home)) as skb:
+    """Describe an SKB, wherever it is; ``home`` as of ``open_skb``. Raises as that."""
+    with open_skb(str(place), home) as skb:
         degrees = skb.graph.degrees("out") + skb.graph.degrees("in")
         largest = int(degrees.argmax()) if len(degrees) else -1
         return Info(
             meta=skb.meta,
-            bytes=skb.store.sizes(),
+            bytes=skb.sizes(),
             isolated=int((degrees == 0).sum()),
             largest_degree=int(degrees[largest]) if len(degrees) else 0,
             largest_degree_node=skb.id(largest) if len(degrees) else "",
             published_relations=_published_relations(skb),
-            approximate=skb.store.approximate,
+            approximate=skb.approximate,
             fields=_fields(skb),
         )
 
@@ -91,8 +91,7 @@ def _fields(skb: SKB) -> dict[str, dict[str, str]]:
 def _published_relations(skb: SKB) -> int:
     if skb.meta.style not in ("stark-amazon", "stark-mag"):
         return skb.meta.edges
-    _, targets, _ = skb.graph.arrays("out")
-    sources = np.repeat(np.arange(skb.graph.nodes), skb.graph.degrees("out"))
+    sources, _, targets = skb.graph.columns()
     pairs = np.unique(np.minimum(sources, targets) * skb.graph.nodes + np.maximum(sources, targets))
     return int(2 * len(pairs) - (pairs // skb.graph.nodes == pairs % skb.graph.nodes).sum())
 
@@ -100,19 +99,19 @@ def _published_relations(skb: SKB) -> int:
 def check(path: Path | str, home: Path | None = None, *, progress: Progress = no_progress) -> list[str]:
     """Read all of an SKB and compare it with its checksums; returns the faults, none where it is whole.
 
-    ``home`` as of ``open_store``. Raises UsageError where it is not an SKB, DataError where its description itself is
+    ``home`` as of ``open_skb``. Raises UsageError where it is not an SKB, DataError where its description itself is
     damaged or too new.
     """
     place = str(path)
     if is_lance(place):
-        from kbnav.knowledge.skb.lance.build import check as check_tables
+        from kbnav.knowledge.skb.lance import check as check_tables
 
         faults = check_tables(place, progress)
     else:
         faults = _check_files(Path(place), progress)
     if not faults:
         try:
-            open_store(place, home).close()
+            open_skb(place, home).close()
         except DataError as error:
             faults.append(str(error))
     return faults
@@ -206,10 +205,8 @@ def difference(path: Path, records: Recipe | None = None) -> dict[str, Dropped]:
         after = _edge_keys(new, np.arange(new.meta.nodes), names, size)
         ids = [*new.nodes.ids, *(old.id(number) for number in np.flatnonzero(gone).tolist())]
         for what, keys in (("go", np.setdiff1d(before, after)), ("come", np.setdiff1d(after, before))):
-            for key in keys.tolist():
-                both, target = divmod(key, size)
-                source_number, relation = divmod(both, len(names))
-                losses.add(f"edges that {what}", f"{ids[source_number]} {names[relation]} {ids[target]}")
+            for one, relation, other in zip(*edges_of(keys, size, len(names)), strict=True):
+                losses.add(f"edges that {what}", f"{ids[one]} {names[relation]} {ids[other]}")
         found = {reason: Dropped.model_validate(one) for reason, one in losses.report().items()}
         left_out = {reason: one for reason, one in new.meta.dropped.items() if one != old.meta.dropped.get(reason)}
         return found and {**found, **left_out}
@@ -221,10 +218,9 @@ def _all_of(skb: SKB, number: int) -> tuple[object, ...]:
 
 def _edge_keys(skb: SKB, place: Array, names: list[str], size: int) -> Array:
     """A number for each edge, the same for the same edge; ``place`` has the numbers of the nodes, shape [nodes]."""
-    _, targets, relations = skb.graph.arrays("out")
-    sources = np.repeat(np.arange(skb.graph.nodes), skb.graph.degrees("out"))
+    sources, relations, targets = skb.graph.columns()
     known = np.array([names.index(name) for name in skb.relation_names], np.int64)
-    return (place[sources] * len(names) + known[relations]) * size + place[targets]
+    return edge_key(place[sources], known[relations], place[targets], size, len(names))
 
 
 def _refuse_other_encoder(path: Path, meta: Meta, options: Options) -> None:

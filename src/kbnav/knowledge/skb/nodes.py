@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -174,19 +174,14 @@ class Nodes:
     def __init__(
         self, folder: Path, documents: Documents, type_start: Sequence[int], alias_fields: Sequence[str]
     ) -> None:
-        """Open ``nodes/`` below ``folder``. Raises DataError where its files and the documents do not fit together."""
-        self.ids = Strings(folder / "nodes", "ids", searchable=True)
-        self.names = Strings(folder / "nodes", "names")
+        """Open ids and names in a folder. Raises DataError where they and the documents do not fit together."""
+        self.ids = Strings(folder, "ids", searchable=True)
+        self.names = Strings(folder, "names")
         self.documents = documents
         self.type_start = tuple(type_start)
         self._alias_fields = tuple(alias_fields)
         if len({len(self.ids), len(self.names), len(self.documents), self.type_start[-1]}) != 1:
             raise DataError(f"{folder}: ids, names, documents and types differ in number")
-
-    @classmethod
-    def open(cls, folder: Path, type_start: Sequence[int], alias_fields: Sequence[str]) -> Self:
-        """Open ``nodes/`` and ``documents/`` below ``folder``. Raises DataError where they do not fit together."""
-        return cls(folder, StoredDocuments(folder / "documents"), type_start, alias_fields)
 
     def __len__(self) -> int:
         return len(self.ids)

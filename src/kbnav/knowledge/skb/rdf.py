@@ -21,19 +21,20 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 import numpy as np
+from rapidfuzz import process
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import DataError, QueryRefused, QuerySyntaxError, QueryTimeout, ServiceError, UnknownId, UsageError
 from kbnav.knowledge.skb.files import link
 from kbnav.knowledge.skb.graph import Graph, Row
 from kbnav.knowledge.skb.nodes import Nodes
-from kbnav.knowledge.skb.schema import Fields, NodeText, Progress, no_progress
+from kbnav.knowledge.skb.schema import TRIPLES, Fields, NodeText, Progress, no_progress
 from kbnav.knowledge.sparql.check import guard
 from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.sparql.rewriting import prepare
@@ -49,9 +50,7 @@ Edges = Sequence[tuple[int, int, int]]
 """Numbers of source, relation and target."""
 _DIALECT = replace(DIALECTS["oxigraph"], federation=False, closed=True)
 ENDINGS = (".ttl", ".ttl.gz")
-LABELLED = 100
-"""Rows whose nodes are labelled: half from the beginning, half from the end."""
-_LISTED = 50
+_LISTED, _NEAREST = 50, 5
 _REPORT_EVERY = 100_000
 _NODE_IRI, _TYPE_IRI, _RELATION_IRI = (SKB_PREFIXES[name] for name in ("node", "type", "rel"))
 # What may stand inside a local name of SPARQL 1.1 and inside an IRI, of the first plane of Unicode.
@@ -230,15 +229,18 @@ class SparqlStore:
         """Seconds for a query, bytes for each of ``size`` children and for a result; nothing is started yet."""
         self._skb, self._most_bytes = skb, most_bytes
         self._names = {"type": local_names(skb.type_names), "rel": local_names(skb.relation_names)}
-        self._pool = QueryPool(skb.store.triples(), size=size, timeout=timeout, memory_limit=memory_limit)
+        self._pool = QueryPool(skb.folder(TRIPLES), size=size, timeout=timeout, memory_limit=memory_limit)
+        self._has = lru_cache(1 << 10)(
+            lambda predicate: self._pool.query(f"ASK {{ ?node <{predicate}> ?value }}").table().boolean
+        )
 
     def query(self, text: str) -> AnswerTable:
         """Run a query, ``SKB_PREFIXES`` known, no SERVICE. Raises as ``KnowledgeBase.execute_query``, UnknownId."""
         refuse_oversized(text)
         guard(text, ())
-        self._refuse_unknown_term(text)  # before the parser, because it says how a name must be written
-        prepared = prepare(text, _DIALECT, prefixes=SKB_PREFIXES)
         try:
+            self._refuse_unknown_term(text)  # before the parser, because it says how a name must be written
+            prepared = prepare(text, _DIALECT, prefixes=SKB_PREFIXES)
             return self._pool.query(prepared.text, most_bytes=self._most_bytes).table()
         except QueryError as error:
             raise self._error(error) from error
@@ -267,6 +269,11 @@ class SparqlStore:
                 if local not in ("", iri) and local not in names:
                     some = ", ".join(f"{prefix}:{one}" for one in names[:_LISTED])
                     raise UnknownId(f"there is no {prefix}:{local} in {name}; there are: {some}")
+            local = iri.removeprefix(SKB_PREFIXES["field"]).replace("\\", "")
+            if local not in ("", iri) and not self._has(f"{SKB_PREFIXES['field']}{local}"):
+                near = process.extract(local, self._fields, processor=str.casefold, limit=_NEAREST)
+                told = ", ".join(f"field:{one}" for one, *_ in near)
+                raise UnknownId(f"no node of {name} has field:{local}; the nearest by name: {told or 'none'}")
             local = iri.removeprefix(SKB_PREFIXES["node"])
             if local not in ("", iri):
                 node = unquote(local.replace("\\", ""))
@@ -275,6 +282,13 @@ class SparqlStore:
                 if local_name(node) != local:
                     raise UnknownId(f"node:{local} must be written node:{local_name(node)}")
 
+    @cached_property
+    def _fields(self) -> list[str]:
+        """The fields of the first nodes of each type."""
+        ranges = map(self._skb.type_range, self._skb.type_names)
+        nodes = (node for first, last in ranges for node in range(first, min(last, first + _LISTED)))
+        return list(dict.fromkeys(local for node in nodes for local, _ in _values(self._skb.documents[node], "")))
+
     def close(self) -> None:
         """End the child processes."""
         self._pool.close()
@@ -282,9 +296,7 @@ class SparqlStore:
 
 def node_ids(table: AnswerTable) -> Iterator[str]:
     """Ids of the nodes in the first and last rows of a result."""
-    half = LABELLED // 2
-    rows = table.rows if len(table.rows) <= LABELLED else (*table.rows[:half], *table.rows[-half:])
-    for row in rows:
+    for row in table.labelled_rows():
         yield from (cell.entity_id for cell in row if cell is not None and cell.entity_id)
 
 

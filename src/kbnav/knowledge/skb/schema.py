@@ -9,34 +9,39 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from kbnav.answers.tables import encodable
 from kbnav.errors import DataError, UsageError
+from kbnav.runs.journal import Strict
 from kbnav.settings.plugins import did_you_mean
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-FORMAT = 2
+FORMAT = 3
 """Version of the folder format; another is refused."""
 META = "meta.json"
 WORK = "build"
 """Folder of a build under way, within that of the SKB."""
 TRIPLES = "rdf"
 """The stage of a build, and its folder, that holds what SPARQL runs on; it goes on beside other stages."""
-TEXT, NAMES, VECTORS = "text", "names", "vectors"
+GRAPH, TEXT, NAMES, VECTORS = "graph", "text", "names", "vectors"
 RELATIONAL_TEXT, RELATIONAL_VECTORS = "relational-text", "relational-vectors"
-"""The stages and folders of the indexes; the relational ones are of documents with their relations."""
+"""The stages and folders of the graph and the indexes; the relational ones are of documents with their relations."""
 VECTORS_FILE, HASHES_FILE = "vectors.npy", "hashes.npy"
 """Files of an index of vectors."""
+SCHEMES = ("s3://", "gs://", "az://")
+"""How the address of a place in an object store begins."""
+NODES, BUILDS = "nodes", "builds"
+"""Tables of an SKB on LanceDB."""
 LSA = "lsa"
 """``Meta.encoder`` where the encoder was fitted on the texts themselves."""
 ALIAS_FIELDS = ("aliases", "alias", "synonyms")
@@ -85,11 +90,7 @@ class NodeText(NamedTuple):
         return "\n".join(part for part in (self.name, ", ".join(self.aliases), self.text) if part)
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class NodeType(_Frozen):
+class NodeType(Strict):
     """A node type; its nodes are numbered without a gap, in the order of ``Meta.types``."""
 
     name: str
@@ -100,7 +101,7 @@ class Relation(NodeType):
     """A relation, that is an edge type."""
 
 
-class TypeTuple(_Frozen):
+class TypeTuple(Strict):
     """How many edges lead from one node type by one relation to another; fields are names."""
 
     source: str
@@ -109,21 +110,21 @@ class TypeTuple(_Frozen):
     count: Annotated[int, Field(ge=1)]
 
 
-class Dropped(_Frozen):
+class Dropped(Strict):
     """What a build left out or changed for one reason, with the first few cases."""
 
     count: int
     examples: tuple[str, ...] = ()
 
 
-class FileInfo(_Frozen):
+class FileInfo(Strict):
     """Size in bytes and SHA-256 of one file."""
 
     bytes: Annotated[int, Field(ge=0)]
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
-class Meta(_Frozen):
+class Meta(Strict):
     """The content of ``meta.json``. ``data`` is the folder of the build in use; ``files`` are relative to it."""
 
     format: int = FORMAT
@@ -158,8 +159,9 @@ class Meta(_Frozen):
 
     @property
     def schema_sha256(self) -> str:
-        """See ``schema_sha256``."""
-        return schema_sha256((tuple_.source, tuple_.relation, tuple_.target) for tuple_ in self.tuples)
+        """Of the kinds of edges, whatever their counts: what a training is bound to."""
+        edges = sorted((tuple_.source, tuple_.relation, tuple_.target) for tuple_ in self.tuples)
+        return hashlib.sha256(json.dumps(edges).encode()).hexdigest()
 
     @property
     def average_degree(self) -> float:
@@ -172,11 +174,6 @@ class Meta(_Frozen):
         return type_starts([kind.count for kind in self.types])
 
 
-def schema_sha256(edges: Iterable[tuple[str, str, str]]) -> str:
-    """Of the kinds of edges (source, relation, target), whatever their counts: what a training is bound to."""
-    return hashlib.sha256(json.dumps(sorted(edges)).encode()).hexdigest()
-
-
 def type_starts(counts: Sequence[int]) -> list[int]:
     """Where each type's node numbers begin, and behind the last type the number of nodes."""
     return [0, *accumulate(counts)]
@@ -185,6 +182,16 @@ def type_starts(counts: Sequence[int]) -> list[int]:
 def folders_beside(path: Path) -> list[str]:
     """The folders of SKBs and mirrors beside a path, as they would be written."""
     return [str(one.parent) for one in path.parent.glob(f"*/{META}")]
+
+
+def is_address(place: str) -> bool:
+    """Whether a place is in an object store."""
+    return place.startswith(SCHEMES)
+
+
+def is_lance(place: str) -> bool:
+    """Whether a place is, by its looks, that of tables: an address, or a folder with some."""
+    return is_address(place) or any((Path(place) / f"{name}.lance").is_dir() for name in (BUILDS, NODES))
 
 
 def read_meta(folder: Path) -> Meta:

@@ -13,7 +13,6 @@ characters, Thai, Lao, Burmese and Khmer into three.
 from __future__ import annotations
 
 import heapq
-import json
 import math
 import os
 import re
@@ -38,10 +37,6 @@ if TYPE_CHECKING:
 
 NAME_WEIGHT = 2.0
 """What a match in a name counts, one in the body counting 1."""
-LANGUAGE = "english"
-"""Of the stemmer."""
-META = "text.json"
-_FORMAT = 2
 _LONGEST_WORD = 255  # bytes
 _MOST_WORDS, _FIRST_WORDS = 256, 64  # of a query; of a longer one the first are kept and the most frequent others
 _HEAP = 256_000_000  # bytes of memory a build uses before it writes a segment
@@ -65,11 +60,10 @@ _LETTERS = "йў"
 class TextIndex:
     """BM25 over names and documents; safe to share between threads. Use ``open`` of this module."""
 
-    def __init__(self, index: tantivy.Index, type_start: Sequence[int], language: str) -> None:
-        """``language`` names the stemmer, "" is none."""
+    def __init__(self, index: tantivy.Index, type_start: Sequence[int]) -> None:
         self.nodes = type_start[-1]
         """Number of nodes."""
-        self._analyzer = analyzer(language)
+        self._analyzer = analyzer()
         self._schema = index.schema
         self._searcher = index.searcher()
         self._depth = max(self.nodes, 1)  # tantivy refuses a limit of 0
@@ -184,10 +178,9 @@ def build(
     *,
     type_start: Sequence[int],
     progress: Progress = no_progress,
-    language: str = LANGUAGE,
 ) -> None:
-    """Write the index into ``folder``, which must be empty. ``language`` names the stemmer, "" uses none."""
-    from tantivy import Index, SchemaBuilder
+    """Write the index into ``folder``, which must be empty."""
+    from tantivy import SchemaBuilder
 
     builder = SchemaBuilder()
     builder.add_integer_field("number", indexed=True, fast=True)
@@ -195,22 +188,13 @@ def build(
     builder.add_text_field("name", tokenizer_name="words", index_option="freq")
     builder.add_text_field("body", tokenizer_name="words", index_option="freq")
     total, done = type_start[-1], 0
-    with _scratch(folder) as made:
-        index = Index(builder.build(), path=str(made))
-        index.config_reader("manual")
-        index.register_tokenizer("words", analyzer(language))
-        writer = index.writer(_HEAP, min(os.cpu_count() or 1, 4))
+    with writing(folder, builder.build()) as writer:
         for node in nodes:
             writer.add_document(_document(node))
             done += 1
             if done % _REPORT_EVERY == 0:
                 progress("text", done, total)
-        writer.commit()
-        writer.wait_merging_threads()
-        _take(made, folder)
     progress("text", done, total)
-    meta = {"format": _FORMAT, "language": language, "type_start": list(type_start)}
-    (folder / META).write_text(json.dumps(meta))
 
 
 def change(nodes: Sequence[NodeText], old: Path, folder: Path) -> None:
@@ -218,22 +202,45 @@ def change(nodes: Sequence[NodeText], old: Path, folder: Path) -> None:
 
     Most of the files are links to the old ones.
     """
-    from tantivy import Index
-
-    language = str(json.loads((old / META).read_bytes())["language"])
-    with _scratch(folder) as made:
-        for file in old.iterdir():
-            link(file, made / file.name)
-        index = Index.open(str(made))
-        index.config_reader("manual")
-        index.register_tokenizer("words", analyzer(language))
-        writer = index.writer(_HEAP, 1)
+    with writing(folder, old) as writer:
         for node in nodes:
             writer.delete_documents_by_term("number", node.number)
             writer.add_document(_document(node))
+
+
+@contextmanager
+def writing(folder: Path, begun: tantivy.Schema | Path) -> Iterator[tantivy.IndexWriter]:
+    """What writes an index into an empty folder: a new one of a schema, or one that goes on from that in a folder.
+
+    Raises OSError where the disk is full.
+    """
+    from tantivy import Index
+
+    with _scratch(folder) as made, _io_errors():
+        for file in begun.iterdir() if isinstance(begun, Path) else ():
+            link(file, made / file.name)
+        index = Index.open(str(made)) if isinstance(begun, Path) else Index(begun, path=str(made))
+        index.config_reader("manual")
+        index.register_tokenizer("words", analyzer())
+        writer = index.writer(_HEAP, 1 if isinstance(begun, Path) else min(os.cpu_count() or 1, 4))
+        yield writer
         writer.commit()
         writer.wait_merging_threads()
-        _take(made, folder)
+        for file in made.iterdir():
+            if file.suffix != ".lock":  # readers make their own elsewhere
+                file.chmod(0o644)  # tantivy leaves two of them readable by their owner only
+                file.rename(folder / file.name)
+
+
+@contextmanager
+def _io_errors() -> Iterator[None]:
+    """Raise OSError where tantivy raises ValueError for one."""
+    try:
+        yield
+    except ValueError as error:
+        if "IO error" not in str(error):
+            raise
+        raise OSError(str(error)) from error
 
 
 def _document(node: NodeText) -> tantivy.Document:
@@ -248,23 +255,14 @@ def _document(node: NodeText) -> tantivy.Document:
     return document
 
 
-def _take(made: Path, folder: Path) -> None:
-    for file in made.iterdir():
-        if file.suffix != ".lock":  # readers make their own elsewhere
-            file.chmod(0o644)  # tantivy leaves two of them readable by their owner only
-            file.rename(folder / file.name)
-
-
 @reading("the text index")
-def open(folder: Path) -> TextIndex:
-    """Open a built index, which may be read-only. Raises DataError where it is missing, damaged or too new."""
-    try:
-        meta = json.loads((folder / META).read_bytes())
-        version, language, type_start = int(meta["format"]), str(meta["language"]), list(meta["type_start"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{folder}: not a text index: {error!r}") from error
-    if version != _FORMAT:
-        raise DataError(f"{folder}: text index of format {version}; this version reads {_FORMAT}")
+def open(folder: Path, type_start: Sequence[int]) -> TextIndex:
+    """Open a built index, which may be read-only. Raises DataError where it is missing or damaged."""
+    return TextIndex(open_index(folder), type_start)
+
+
+def open_index(folder: Path) -> tantivy.Index:
+    """Open an index that was written, which may be read-only. Raises DataError where it is missing or damaged."""
     from tantivy import Index
 
     # tantivy wants to write a lock file beside an index it opens. It gets a folder of links for the moment; what it
@@ -275,7 +273,7 @@ def open(folder: Path) -> TextIndex:
         try:
             index = Index.open(str(links))
             index.config_reader("manual")
-            return TextIndex(index, type_start, language)
+            return index
         except (ValueError, OSError) as error:
             raise DataError(f"{folder}: {error}") from error
 
@@ -297,13 +295,12 @@ def _scratch(parent: Path | None = None) -> Iterator[Path]:
             shutil.rmtree(folder)
 
 
-def analyzer(language: str) -> tantivy.TextAnalyzer:
-    """What makes words of texts; ``language`` names its stemmer, "" is none."""
+def analyzer() -> tantivy.TextAnalyzer:
+    """What makes words of texts."""
     from tantivy import Filter, TextAnalyzerBuilder, Tokenizer
 
     builder = TextAnalyzerBuilder(Tokenizer.simple()).filter(Filter.remove_long(_LONGEST_WORD))
-    builder = builder.filter(Filter.lowercase()).filter(Filter.ascii_fold())
-    return (builder.filter(Filter.stemmer(language)) if language else builder).build()
+    return builder.filter(Filter.lowercase()).filter(Filter.ascii_fold()).filter(Filter.stemmer("english")).build()
 
 
 def spelled(text: str) -> str:

@@ -175,7 +175,7 @@ class _Writer:
                 self.bound.add(expression.variable)
         # What an EXISTS found is not looked for: joined with the rest, it may take far longer than the query.
         if not isinstance(element, Values) and any(group not in self.negated for group in element.groups):
-            self.untold["what an EXISTS found"] = None
+            self.untold["EXISTS"] = None
         return element.place.of(self._query)
 
     def _nested(self, element: Nested) -> str:
@@ -202,7 +202,7 @@ class _Writer:
         texts = [one.place.of(self._query) for one in select.expressions]
         whole = f"{{ {select.place.of(self._query)} }}"
         if self._hides(select):
-            self.untold["a part of the query that makes a list of its own"] = None
+            self.untold["{ SELECT … }"] = None
             return whole
         if "GROUP BY" not in kinds and any(token.is_word(*AGGREGATES) for text in texts for token in tokenize(text)):
             return f"{whole} OPTIONAL {self._marked(partial(self._inside, select.where))}"

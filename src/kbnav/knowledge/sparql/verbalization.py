@@ -200,10 +200,13 @@ class _Writer:
     def on_one_line(self, group: Group) -> str:
         return "; ".join(line.flat() for line in self._group(group))
 
-    def _select(self, select: Select) -> tuple[Line, ...]:
+    def _select(self, select: Select, above: Sequence[Line] = ()) -> tuple[Line, ...]:
         prepared = [Line(self._say("prepared", name=name), self._select(one)) for name, one in select.named]
         head, inner = self._head(select), self._group(select.where)
-        own = Line(self._say("where", head=head), inner) if inner else Line(head)
+        if inner and {*inner} <= {*above}:
+            own = Line(self._say("where_above", head=head))
+        else:
+            own = Line(self._say("where", head=head), inner) if inner else Line(head)
         return (*prepared, own, *self._tail(select.tail))
 
     def _head(self, select: Select) -> str:
@@ -244,16 +247,17 @@ class _Writer:
                     keys = [self._say("descending", key=key) if one.descending else key for key, one in both]
                     lines.append(Line(self._say("sorted", keys=", ".join(keys))))
                 case "LIMIT":
-                    lines.append(Line(self._say("first", number=f"{modifier.number:,}")))
+                    clause = "first_one" if modifier.number == 1 else "first"
+                    lines.append(Line(self._say(clause, number=f"{modifier.number:,}")))
                 case "OFFSET" if modifier.number:
                     lines.append(Line(self._say("skipped", number=f"{modifier.number:,}")))
         return tuple(lines)
 
     # Groups
 
-    def _group(self, group: Group) -> tuple[Line, ...]:
+    def _group(self, group: Group, above: Sequence[Line] = ()) -> tuple[Line, ...]:
         if group.select is not None:
-            return (Line(self._say("subquery"), self._select(group.select)),)
+            return (Line(self._say("subquery"), self._select(group.select, above)),)
         triples = [element for element in group.elements if isinstance(element, Triples)]
         patterns = [pattern for element in triples for pattern in element.patterns]
         # Wikibase keeps a statement with its value and qualifiers in a node of its own: one line tells all of it.
@@ -265,7 +269,7 @@ class _Writer:
         lines: list[Line] = []
         for element in group.elements:
             if not isinstance(element, Triples):
-                lines += self._element(element)
+                lines += self._element(element, lines)
                 continue
             for one in element.patterns:
                 node = one.object if leads.get(one.object) == [one] else one.subject
@@ -283,7 +287,7 @@ class _Writer:
                     lines.append(self._statement(statements.pop(node), about, named=named))
         return tuple(lines)
 
-    def _element(self, element: Element) -> Sequence[Line]:
+    def _element(self, element: Element, above: Sequence[Line]) -> Sequence[Line]:
         match element:
             case Values():
                 return [self._values(element)]
@@ -300,7 +304,7 @@ class _Writer:
                 branches = (Line(self._say("either"), self._group(one)) for one in groups)
                 return [Line(self._say("union"), tuple(branches))]
             case Nested(kind="UNION" | "LATERAL", groups=(group,)):
-                return self._group(group)
+                return self._group(group, above)
             case Nested(kind=kind, groups=groups, name=name):
                 shown = self._term(name) if kind == "GRAPH" else name
                 return [Line(self._say(kind.lower(), name=shown), self._group(groups[0]))]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbnav.answers.language import language_code
 from kbnav.answers.relevance import content_words
-from kbnav.answers.tables import AnswerTable, Ranked, Ranking
+from kbnav.answers.tables import LABELLED, AnswerTable, Ranked, Ranking
 from kbnav.errors import BadArguments, UnknownId
 from kbnav.knowledge import ranking
 from kbnav.knowledge.base import (
@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from kbnav.knowledge.wikidata.mirror.mirror import LocalQueries
     from kbnav.knowledge.wikidata.services import QueryService
 
-LABELLED = 100
-"""Entities of one result that are labelled, those of the first and the last rows."""
 _CALLS: tuple[Capability, ...] = (
     "search_entities",
     "get_entry",
@@ -104,7 +102,7 @@ class WikidataKB:
         from kbnav.knowledge.wikidata.services import QueryService
 
         http, endpoints = http or open_http(settings), settings.endpoints
-        queries = QueryService(endpoints, settings.services, site.vocabulary.prefixes, http, {})
+        queries = QueryService(endpoints, settings.services, site.vocabulary.prefixes, http)
         api = ActionApi(endpoints.api, http, namespaces=site.namespaces)
         return cls(endpoints, api, queries, http=http, site=site, about=about)
 
@@ -328,10 +326,8 @@ class WikidataKB:
 
 def _ids_to_label(table: AnswerTable, words: Vocabulary) -> list[str]:
     """Ids of the entities in a result, from the first and the last rows, as many as are labelled."""
-    half = LABELLED // 2
-    rows = table.rows if len(table.rows) <= LABELLED else (*table.rows[:half], *table.rows[-half:])
     ids: list[str] = []
-    for cell in chain.from_iterable(rows):
+    for cell in chain(*table.labelled_rows()):
         if cell is not None:
             ids += [words.entity_id(cell.value)] if cell.type == "uri" else words.entities_in(cell.value)
     return [one for one in dict.fromkeys(ids) if one][:LABELLED]

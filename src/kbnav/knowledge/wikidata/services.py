@@ -6,10 +6,11 @@ own (https://www.wikidata.org/wiki/Wikidata:SPARQL_query_service/WDQS_graph_spli
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -18,7 +19,7 @@ from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.base import Meter
 from kbnav.knowledge.probing import dialect_at
 from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, LEFT_OUT, Request, is_loopback, read_query
-from kbnav.knowledge.sparql.dialects import AUTO, DIALECTS, Dialect, dialect_named
+from kbnav.knowledge.sparql.dialects import AUTO, DIALECTS, Dialect
 from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.sparql.vocabulary import add_prefixes
 from kbnav.settings.model import Endpoints
@@ -39,16 +40,16 @@ def is_split(url: str) -> bool:
     return (urlsplit(url).hostname or "").endswith(".wikidata.org")
 
 
-def dialect_of(url: str, name: str = "auto") -> Dialect | None:
-    """What the engine at a URL understands: as it is named, or by an address that is known; None for any other.
+def _dialect_of(url: str, name: str, http: HttpClient) -> Dialect:
+    """What the engine at a URL understands: as it is named, or by an address that is known, else as it is found out.
 
     What is served on this machine is taken for a mirror, which understands what is written for Wikidata's service.
     """
-    if name != "auto":
-        return dialect_named(name)
-    if "qlever" in (urlsplit(url).hostname or ""):
+    if name == AUTO and "qlever" in (urlsplit(url).hostname or ""):
         return DIALECTS["qlever"]
-    return DIALECTS["wdqs"] if is_split(url) or is_loopback(url) else None
+    if name == AUTO and (is_split(url) or is_loopback(url)):
+        return DIALECTS["wdqs"]
+    return dialect_at(url, name, http)
 
 
 class QueryService:
@@ -60,15 +61,15 @@ class QueryService:
         allowed: Collection[str],
         prefixes: Mapping[str, str],
         http: HttpClient,
-        probed: dict[str, Dialect] | None = None,
     ) -> None:
-        """``probed`` takes the engine that is found out; None: an unknown one is taken for Wikidata's."""
-        self._endpoints, self._allowed, self._prefixes = endpoints, allowed, prefixes
-        self._http, self._probed = http, probed
+        self._endpoints, self._allowed, self._prefixes, self._http = endpoints, allowed, prefixes, http
+        self._dialect = cache(partial(_dialect_of, endpoints.sparql, endpoints.dialect, http))
 
     def metered(self, meter: Meter) -> QueryService:
         """The same service, its requests counted."""
-        return QueryService(self._endpoints, self._allowed, self._prefixes, self._http.metered(meter), self._probed)
+        other = copy.copy(self)
+        other._http = self._http.metered(meter)
+        return other
 
     def run(self, query: str, *, language: str = "en") -> AnswerTable:
         """A query's result, and whether scholarly articles may be missing. Raises as ``prepare``, ``read_query``."""
@@ -93,16 +94,6 @@ class QueryService:
     def engine(self) -> str:
         """The name of the service's engine, for people."""
         return self._dialect().engine
-
-    def _dialect(self) -> Dialect:
-        """What the service understands; where that is not known, it is found out once by a few small queries."""
-        url = self._endpoints.sparql
-        known = dialect_of(url, self._endpoints.dialect)
-        if known or self._probed is None:
-            return known or DIALECTS["wdqs"]
-        if url not in self._probed:
-            self._probed[url] = dialect_at(url, AUTO, self._http)
-        return self._probed[url]
 
     def _fetch(self, text: str, accept: str) -> AnswerTable:
         request = Request("sparql", self._endpoints.sparql, {"query": text}, accept)

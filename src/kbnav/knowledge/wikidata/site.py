@@ -52,8 +52,6 @@ class Site(BaseModel):
     ids: dict[str, str] | None = None
     pages: dict[str, str] = {}
     namespaces: dict[str, str] = {"item": "0", "property": "120"}
-    sparql: str = ""
-    """The query service that it names."""
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -105,9 +103,7 @@ def learn(settings: Settings, info: Mapping[str, Any], query: Query) -> Site:
     own, base = settings.wikibase, settings.wikibase.concept_base or concept_base(info)
     site = WIKIDATA_SITE
     if base != WIKIDATA:
-        site = Site(
-            concept_base=base, ids={}, sparql=str(info["general"].get("wikibase-sparql") or ""), **_places(info)
-        )
+        site = Site(concept_base=base, ids={}, **_places(info))
         try:
             table = _select(query, site, "SELECT ?p WHERE { ?p wikibase:directClaim ?direct } LIMIT 1")
             found = next((_PROPERTY.fullmatch(row[0].value) for row in table.rows if row[0] is not None), None)

@@ -131,7 +131,7 @@ class KnowledgeFunctions:
         """Ids of the nodes with each name, best first; of one type where it is given.
 
         Aliases count as names. Case, accents, spaces and punctuation do not matter; behind nodes with the name come
-        those with one spelled nearly so, up to three letters wrong in a long name. 1,000 names at most.
+        those with one spelled nearly so, up to two letters wrong in a long name. 1,000 names at most.
         """
         if self._skb.names is None:
             raise NotHere(f"{self._kb.name} was built without an index of names")

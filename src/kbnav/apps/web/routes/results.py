@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 
 from kbnav.agents.common.answering import ids_in
 from kbnav.answers.tables import AnswerTable, Term
-from kbnav.apps.console import answer_table, evidence_data
+from kbnav.apps.console import answer_table, evidence_data, property_name
 from kbnav.apps.web.answers import query_data, result_data
 from kbnav.apps.web.downloads import MEDIA, Form, attachment, download
 from kbnav.apps.web.results import Row, StoredTable, cell_data, matching, table_result
@@ -40,7 +40,7 @@ from kbnav.knowledge.evidence import MOST_ROWS, Provenance
 from kbnav.knowledge.skb.rdf import local_name
 from kbnav.knowledge.sparql.remarks import Measure, measures
 from kbnav.knowledge.sparql.verbalization import comment_labels, verbalize_answer
-from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, STANDARD_PREFIXES, label_from_iri, vocabulary_of
+from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, STANDARD_PREFIXES, vocabulary_of
 from kbnav.sessions.evidence import query_evidence, run_evidence
 from kbnav.settings.systems import kb_kind
 
@@ -396,8 +396,7 @@ def _evidence_data(parts: ChatParts, served: Served, found: Provenance, table: A
 
     def property_data(name: str) -> dict[str, str]:
         iri = "/" in name or ":" in name
-        text = found.labels.get(name) or (label_from_iri(name) if iri else name)
         page = served.link(name) if name in found.labels and not iri and name[:1] == "P" else ""
-        return {"text": text, "href": name if name.startswith("http") else page}
+        return {"text": property_name(name, labelled), "href": name if name.startswith("http") else page}
 
     return parts.hide.hidden_in(evidence_data(found, table, cell=cell, named=property_data))

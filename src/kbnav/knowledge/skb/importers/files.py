@@ -258,9 +258,9 @@ _WAITING = 1 << 16
 class Grouped:
     """Lines by group number in temporary files, of which one of ``PARTS`` is in memory at a time."""
 
-    def __init__(self, groups: int, parts: int = PARTS) -> None:
+    def __init__(self, groups: int) -> None:
         """``groups`` is how many there are; they are numbered from 0."""
-        self._groups, self._parts = groups, max(1, min(parts, groups))
+        self._groups, self._parts = groups, max(1, min(PARTS, groups))
         self._open = ExitStack()
         self._folder = Path(self._open.enter_context(TemporaryDirectory(prefix="kbnav-")))
         self._files: dict[int, IO[bytes]] = {}

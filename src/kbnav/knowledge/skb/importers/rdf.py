@@ -9,7 +9,9 @@ predicates end alike, the second keeps its whole IRI.
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -20,7 +22,7 @@ from kbnav.knowledge.skb.importers.tables import files_fingerprint
 from kbnav.knowledge.skb.schema import EdgeRecord, Losses, NodeRecord, Style
 
 if TYPE_CHECKING:
-    from pyoxigraph import BlankNode, Literal, NamedNode, Quad
+    from pyoxigraph import BlankNode, Literal, NamedNode, RdfFormat
 
 TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 NAMES = (
@@ -153,7 +155,7 @@ def _plain(value: Literal) -> Any:
 
 def _triples(files: Sequence[Path]) -> Iterator[tuple[str, str, str | Literal]]:
     """Subject, predicate, and a node's id or a literal. Blank nodes are numbered as they appear in each file."""
-    from pyoxigraph import Literal, NamedNode, Triple
+    from pyoxigraph import Literal, NamedNode, Triple, parse
 
     for place, path in enumerate(files):
         blank: dict[str, str] = {}
@@ -163,27 +165,33 @@ def _triples(files: Sequence[Path]) -> Iterator[tuple[str, str, str | Literal]]:
                 return term.value
             return blank.setdefault(term.value, f"_:{place}-{len(blank)}")
 
-        for quad in _parsed(path):
-            subject, value = quad.subject, quad.object
-            if isinstance(subject, Triple) or isinstance(value, Triple):
-                raise DataError(f"{path}: statements about statements (RDF 1.2) are not read")
-            yield name(subject), quad.predicate.value, value if isinstance(value, Literal) else name(value)
+        form = rdf_format(path)
+        with opened(path) as file:
+            for quad in parse(file, format=form):
+                subject, value = quad.subject, quad.object
+                if isinstance(subject, Triple) or isinstance(value, Triple):
+                    raise DataError(f"{path}: statements about statements (RDF 1.2) are not read")
+                yield name(subject), quad.predicate.value, value if isinstance(value, Literal) else name(value)
 
 
-def _parsed(path: Path) -> Iterator[Quad]:
-    from pyoxigraph import RdfFormat, parse
+def rdf_format(path: Path) -> RdfFormat:
+    """The format by the end of a file's name, which may have ``.gz`` behind it. Raises UsageError for others."""
+    from pyoxigraph import RdfFormat
 
-    packed = path.suffix.lower() == ".gz"
-    suffix = (Path(path.stem) if packed else path).suffix.lower().removeprefix(".")
-    file_format = RdfFormat.from_extension({"owl": "rdf"}.get(suffix, suffix))
-    if file_format is None or suffix == "xml":
-        raise UsageError(
-            f"{path}: the format must show in the name: .nt, .ttl, .nq, .trig, .rdf, .owl, .jsonld, also .gz"
-        )
+    suffix = Path(path.name.lower().removesuffix(".gz")).suffix.removeprefix(".")
+    found = RdfFormat.from_extension({"owl": "rdf"}.get(suffix, suffix))
+    if found is None:
+        known = ".nt, .ttl, .nq, .trig, .rdf, .owl, .xml, .jsonld, also .gz"
+        raise UsageError(f"{path}: the format must show in the name: {known}")
+    return found
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """An RDF file, unpacked. Raises UsageError where it cannot be opened, and DataError where reading it fails."""
     try:
         with path.open("rb") as raw:
-            file = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if packed else raw
-            yield from parse(file, format=file_format)
+            yield cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if path.suffix.lower() == ".gz" else raw
     except FileNotFoundError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except SyntaxError as error:
@@ -192,5 +200,5 @@ def _parsed(path: Path) -> Iterator[Quad]:
         raise DataError(f"{path}{place}: {error.msg}{hint}") from error
     except MemoryError as error:  # pyoxigraph's own limit
         raise DataError(f"{path}: a term is longer than 16 MiB") from error
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise DataError(f"{path}: {error}") from error

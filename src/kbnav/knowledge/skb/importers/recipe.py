@@ -12,14 +12,13 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.importers.files import Duplicates, Format, Given
 from kbnav.knowledge.skb.importers.tables import TableSource, mapped_from_file, of_graphs
 from kbnav.knowledge.skb.schema import EdgeArrays, EdgeRecord, Losses, NodeRecord, Source
+from kbnav.runs.journal import Strict
 
-_MEMORY = 2 << 30
 """Bytes that one record, pickle or tensor may take while an SKB is built."""
 
 
@@ -86,10 +85,9 @@ class OfTypes:
         return both
 
 
-class Recipe(BaseModel):
+class Recipe(Strict):
     """Files and how they are read."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     format: Format = Format.records
     sources: tuple[Path, ...] = ()
     nodes: tuple[Given, ...] = ()
@@ -141,24 +139,24 @@ class Recipe(BaseModel):
             if self.tables and (self.nodes or self.edges):
                 raise UsageError("--tables names the files itself: leave out --nodes and --edges")
             if self.tables:
-                return mapped_from_file(self.tables, _MEMORY, self.duplicates, self.bad)
-            return TableSource(self.nodes, self.edges, memory=_MEMORY, duplicates=self.duplicates, bad=self.bad)
+                return mapped_from_file(self.tables, duplicates=self.duplicates, bad=self.bad)
+            return TableSource(self.nodes, self.edges, duplicates=self.duplicates, bad=self.bad)
         if self.nodes or self.edges or self.tables or self.bad or self.duplicates is not Duplicates.first:
             given = "--nodes, --edges, --tables, --duplicates and --bad"
             raise UsageError(f"{given} do not go with --from {self.format}")
         if self.format in (Format.rdf, Format.graph) and not self.sources:
             raise UsageError(f"give the files of {self.format}")
         if self.format is Format.graph:
-            return of_graphs(self.sources, _MEMORY)
+            return of_graphs(self.sources)
         if self.format is Format.rdf:
             return RdfSource(self.sources, self.language, self.labels)
         if len(self.sources) != 1:
             raise UsageError(f"give the one folder that the files of {self.format} are in")
         if self.format is Format.ogbn_mag:
-            return MagSource(self.sources[0], _MEMORY, language=self.language)
-        readers: dict[Format, Callable[[Path, int], Source]] = {
+            return MagSource(self.sources[0], language=self.language)
+        readers: dict[Format, Callable[[Path], Source]] = {
             Format.stark: StarkSource,
             Format.primekg: PrimeKGSource,
             Format.amazon: AmazonSource,
         }
-        return readers[self.format](self.sources[0], _MEMORY)
+        return readers[self.format](self.sources[0])

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, ValidationError, field_validator, model_validator
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.importers.files import EDGES, JSON, NODES, Duplicates, Given, Origin, Reject
@@ -34,6 +34,7 @@ from kbnav.knowledge.skb.schema import (
     NodeRecord,
     Style,
 )
+from kbnav.runs.journal import Strict
 from kbnav.settings.plugins import did_you_mean
 
 TYPE_FIELDS = ("type", "kind")
@@ -68,8 +69,7 @@ class EdgeColumn(NamedTuple):
         return cls(column, relation or column, kind or column)
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class _File(Strict):
     file: Given
     empty: tuple[str, ...] = ()
     """Cells that say nothing, such as ``on request`` among prices."""
@@ -185,8 +185,7 @@ class Links(_File):
         return self.model_copy(update={"relation_column": column})
 
 
-class _Tables(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class _Tables(Strict):
     table: tuple[Table, ...]
     links: tuple[Links, ...] = ()
 
@@ -325,11 +324,13 @@ class TableSource:
         found = (record for one in given.file.matching() for _, record in records(one, self.memory, passed))
         return list(map(given.without_empty, islice(found, _SAMPLED)))
 
-    def check(self) -> None:
-        """Raise what would end a build at the first rows of a file."""
+    def check(self) -> Counter[str]:
+        """Raise what would end a build at the first rows of a file; returns the ids that more than one has, counted."""
         first = replace(self, rows=_SAMPLED)
         for read in (first._taken(None), first.edges(None)):
             deque[Any](read, maxlen=0)
+        ids = Counter(table.id_of(row) for table in self._tables for row in first._rows(table, None))
+        return Counter({one: count for one, count in ids.items() if one and count > 1})
 
     def described(self) -> Iterator[tuple[Origin, dict[str, tuple[str, list[Any]]]]]:
         """Each file with its columns as documents call them: the type and three values, even if a build would stop."""
@@ -428,13 +429,13 @@ def mapped_from_file(
     try:
         found = _Tables.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
+        raise UsageError(f"{path}: {error.strerror}, in {path.resolve().parent}") from error
     except ValidationError as error:
         first = error.errors()[0]
         place, what = ".".join(str(part) for part in first["loc"]), first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
             *within, key = first["loc"]
-            model: type[BaseModel] = (Table if within[0] == "table" else Links) if within else _Tables
+            model: type[Strict] = (Table if within[0] == "table" else Links) if within else _Tables
             place, what = place.rpartition(".")[0] or "table", f"unknown key {key!r}"
             what += did_you_mean(str(key), model.model_fields)
         raise DataError(f"{path}: {place}: {what}") from error
@@ -452,7 +453,7 @@ def files_fingerprint(paths: Sequence[Path], *more: str) -> str:
         try:
             stat = path.stat()
         except OSError as error:
-            raise UsageError(f"{path}: {error.strerror}") from error
+            raise UsageError(f"{path}: {error.strerror}, in {path.resolve().parent}") from error
         parts.append((str(path.resolve()), stat.st_size, stat.st_mtime_ns))
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

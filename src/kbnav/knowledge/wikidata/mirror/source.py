@@ -16,7 +16,7 @@ from pyoxigraph import Quad, RdfFormat, parse
 
 from kbnav.errors import UsageError
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
-from kbnav.knowledge.wikidata.mirror.dump import datatypes, entities, quads
+from kbnav.knowledge.wikidata.mirror.rdf import datatypes, entities, quads
 
 Progress = Callable[[str], None]
 _PACKED: Mapping[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}

@@ -1,0 +1,72 @@
+"""What people read around answers, in their language: on the page, in a terminal, from the bot.
+
+The page has one JSON file of texts a language under ``web/locale``, of which a terminal takes what it says too. A text
+is a string with ``{names}`` for values, or one string for each plural form of its value ``n``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+FIRST = "en"
+Book = Mapping[str, str | Mapping[str, str]]
+"""Texts of one language by their keys."""
+_HERE = Path(__file__).parent
+_NAME = re.compile(r"\{(\w+)\}")
+_OF_TEMPLATES = (
+    "about.", "api.", "closed.", "collect.", "entry.", "explore.", "judge.", "login.", "people.", "problem.",
+)  # fmt: skip
+"""Beginnings of texts that no script of the chat page needs."""
+
+
+@cache
+def books() -> Mapping[str, Book]:
+    """Every language's texts, by its code."""
+    files = sorted((_HERE / "web" / "locale").glob("*.json"))
+    return {path.stem: json.loads(path.read_text("utf-8")) for path in files}
+
+
+class Texts:
+    """The texts of one language, such as ``de`` or ``de-at``; English where there are none."""
+
+    def __init__(self, language: str) -> None:
+        code = language.partition("-")[0].lower()
+        self.language = code if code in books() else FIRST
+        self.book = books()[self.language]
+        self.of_scripts = {key: text for key, text in self.book.items() if not key.startswith(_OF_TEMPLATES)}
+        self.names = {code: book["language.name"] for code, book in books().items()}
+        """Languages to choose from, by their own names."""
+
+    def __call__(self, key: str, **values: Any) -> str:
+        """A text with its values put in. Raises KeyError."""
+        text = self.book[key]
+        if not isinstance(text, str):
+            text = text["one" if values["n"] == 1 and "one" in text else "other"]
+        return _NAME.sub(lambda found: number_text(values[found[1]]), text)
+
+
+def number_text(value: object) -> str:
+    """A value as text; the digits of a large number in groups, by a space that every language understands."""
+    large = isinstance(value, int) and abs(value) >= 10_000
+    return f"{value:,}".replace(",", "\u202f") if large else str(value)
+
+
+@cache
+def _phrases() -> dict[str, dict[str, SimpleNamespace]]:
+    found = tomllib.loads((_HERE / "phrases.toml").read_text(encoding="utf-8"))
+    return {
+        part: {language: SimpleNamespace(**words) for language, words in some.items()} for part, some in found.items()
+    }
+
+
+def phrases(part: str, language: str) -> SimpleNamespace:
+    """A language's phrases of ``evidence`` or ``bot`` as attributes, else English; ``{}`` is filled."""
+    of_part = _phrases()[part]
+    return of_part.get(language.partition("-")[0].lower(), of_part["en"])
