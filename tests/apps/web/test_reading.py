@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 TOO_MUCH = "Who is the husband of Marie Curie's favourite former colleague?"
-PART = "only part of Wikidata, which may have more"
+PART = "Only part of Wikidata, which may have more."
 
 
 def test_words_that_are_left_over_are_named_and_the_question_is_declined(page: Page, server: Server):
