@@ -30,7 +30,7 @@ export function origin(base, { rules = false, part = false } = {}) {
   const date = base?.taken && new Date(base.taken).toLocaleDateString(language, { dateStyle: "long", timeZone: "UTC" });
   const copy = base?.entities > 0 && [t("copy.of", { n: base.entities }), date].filter(Boolean).join(", ");
   const told = [rules && h("span", { class: "rules", title: t("offline.about") }, t("offline.badge")), copy && h("span", {}, copy),
-    part && h("strong", { class: "part" }, icon("alert"), t("copy.part", { kb: base?.name }))].filter(Boolean);
+    part && h("strong", { class: "part" }, icon("alert"), t("origin.part", { kb: base?.name }))].filter(Boolean);
   return told.length > 0 && h("p", { class: "soft origin" }, told.flatMap((one, place) => (place ? [" · ", one] : [one])));
 }
 
