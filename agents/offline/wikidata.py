@@ -112,7 +112,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Relation:
-    """A property that may be meant, in a direction seen from the entity; without edges it is only supposed."""
+    """A property that may be meant, in a direction seen from the entity, with its statements."""
 
     entity: str
     property_id: str
@@ -426,24 +426,21 @@ class WikidataAgenda(Agenda):
         for way in heard:
             for edge in self.edges.get((focus.best, way), ()):
                 groups.setdefault((edge.property.id, way), []).append(edge)
-        for name, (hit, _) in hits["in"].items():
-            if groups.keys().isdisjoint({(name, "out"), (name, "in")}) and hit.datatype == "wikibase-item":
-                groups[name, "in"] = []
-        labels = [edges[0].property.label if edges else hits["in"][key[0]][0].label for key, edges in groups.items()]
+        labels = [edges[0].property.label for edges in groups.values()]
         words = {way: " ".join([*(one.text for one in said), question.hint]) for way, said in heard.items()}
         fits = {way: fit(text, labels) for way, text in words.items()}
         for place, ((name, way), edges) in enumerate(groups.items()):
             relation = Relation(focus.best, name, labels[place], way, tuple(edges))
             score = fits[way][place] + hits[way].get(name, (None, 0.0))[1]
             dated = wanted == "time" and "time" in relation.kinds
-            total = score - 0.6 * (not edges) - 0.5 * (name in classes)
+            total = score - 0.5 * (name in classes)
             if wanted:
                 named = question.asks != "place" or any(relevance(fold(question.hint), [fold(relation.label)]))
                 total += 0.4 if named and wanted in relation.kinds else -0.4
             fitting = dated if wanted == "time" else wanted != "item" or relation.kinds != {"time"}
-            if noun and edges and "item" not in relation.kinds:
+            if noun and "item" not in relation.kinds:
                 continue  # members of a class are asked for
-            answers = fitting or not edges or question.kind == "yes-no"
+            answers = fitting or question.kind == "yes-no"
             if answers and total >= _ENOUGH and (score > 0 or dated):
                 yield replace(relation, score=total)
 
@@ -477,7 +474,7 @@ class WikidataAgenda(Agenda):
             by_name = [one for one in fits if fold(segment.text) in (fold(one.label), fold(one.alias))]
             fits = by_name if segment.noun else [one for one in fits if one.datatype != "string" or one in by_name]
             path += [(fits, segment.noun)] if fits else []
-        for length in range(len(path), 0, -1) if first.edges else ():
+        for length in range(len(path), 0, -1):
             kinds = [*["wikibase-item"] * (length - 1), last]
             pairs = zip(path, kinds, strict=False)
             fitting = ([found for found in fits if kind in ("", found.datatype)] for (fits, _), kind in pairs)
@@ -551,7 +548,7 @@ class WikidataAgenda(Agenda):
             focus, other = other, focus
         subject, own = f"wd:{focus.best}", [relation for relation in ranked if relation.entity == focus.best]
         if other is None:
-            found = [*(relation.property_id for relation in own if relation.edges), *property_hits(self.besides(focus))]
+            found = [*(relation.property_id for relation in own), *property_hits(self.besides(focus))]
             for property_id in () if others else found[:1]:
                 either = f"{{ {subject} wdt:{property_id} ?value }} UNION {{ ?value wdt:{property_id} {subject} }}"
                 yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} has any {property_id}.")
@@ -560,7 +557,7 @@ class WikidataAgenda(Agenda):
         has = self.question.text.casefold().startswith(_HAS)
         linking = [relation for relation in own if any(edge.value.id == other.best for edge in relation.edges)]
         sure = [relation for relation in own if relation.score >= _SURE and "item" in relation.kinds]
-        for relation in (*linking, *(one for one in sure if one.edges and (has or not member)))[:1]:
+        for relation in (*linking, *(one for one in sure if has or not member))[:1]:
             best, within = relation.triple(value), "|".join(f"wdt:{one}" for one in self.words.each(_PLACED))
             if linking and self._has_ended(relation, {focus.best, other.best}):
                 ended = f"FILTER NOT EXISTS {{ ?statement pq:{self.words.of(_END)} ?end }}"
