@@ -13,16 +13,19 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Page, sync_playwright
 
 OUT = Path(__file__).resolve().parent.parent / "docs" / "images"
 QUESTION = "Which elements were discovered by Humphry Davy?"
-SIZE, PHONE = {"width": 1000, "height": 800}, {"width": 390, "height": 780}
-COLOURS = 48
+SIZE = {"width": 1000, "height": 800}
+SHEETS = {"desk": ({"width": 1280, "height": 800}, 2, 640), "phone": ({"width": 390, "height": 780}, 5, 256)}
+"""Of each kind of screen its size, how many states stand beside each other, and how wide each is there."""
+COLOURS, GAP = 40, 8
 
 
 def main() -> None:
@@ -39,12 +42,12 @@ def main() -> None:
             server.terminate()
             server.wait()
     for name, picture in pictures.items():
-        Image.open(BytesIO(picture)).convert("RGB").quantize(COLOURS).save(OUT / name, optimize=True)
+        picture.quantize(COLOURS).save(OUT / name, optimize=True)
         print(f"{name}: {(OUT / name).stat().st_size / 1000:.0f} kB")
 
 
-def draw(url: str) -> dict[str, bytes]:
-    """PNGs by their names: an answer with its query; on a phone in the dark, the first screen and a map."""
+def draw(url: str) -> dict[str, Image.Image]:
+    """Pictures by their names: an answer with its query, and sheets of ten states on each screen, light and dark."""
     for _ in range(300):
         try:
             urllib.request.urlopen(f"{url}ready")
@@ -54,23 +57,68 @@ def draw(url: str) -> dict[str, bytes]:
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
         page = browser.new_page(viewport=SIZE, color_scheme="light")
-        page.goto(url)
-        page.fill("#question", QUESTION)
-        page.press("#question", "Enter")
-        page.wait_for_selector(".run .foot")
+        ask(page, url, QUESTION)
         page.click(".sparql > summary")  # its editor is loaded then
         page.wait_for_selector(".cm-content")
-        page.evaluate("document.activeElement.blur(); window.scrollTo(0, 0)")
-        answer = page.screenshot()
-        page = browser.new_page(viewport=PHONE, color_scheme="dark")
+        pictures = {"page.png": seen(page)}
+        for screen, (size, beside, width) in SHEETS.items():
+            for scheme in ("light", "dark"):
+                page = browser.new_page(viewport=size, color_scheme=scheme)
+                pictures[f"page-{screen}-{scheme}.png"] = sheet(list(states(page, url)), beside, width)
+        return pictures
+
+
+def states(page: Page, url: str) -> Iterator[Image.Image]:
+    """The first screen, an answer, why it is one, none, four views, a query and the examples."""
+    page.goto(url)
+    page.wait_for_selector(".welcome .example")
+    yield seen(page)
+    ask(page, url, QUESTION)
+    yield seen(page)
+    ask(page, url, "When was Marie Curie born?")
+    page.click(".why")
+    page.wait_for_selector(".statements")
+    yield seen(page)
+    ask(page, url, "Who is the president of France?")
+    yield seen(page)
+    for kind, drawn in (("Map", ".pin"), ("Timeline", "svg"), ("Chart", "svg"), ("Graph", "canvas")):
         page.goto(url)
-        page.wait_for_selector(".welcome .example")
-        first = page.screenshot()
-        page.click(".example:has-text('Countries')")
-        page.wait_for_selector(".map .cluster")
-        page.evaluate("document.activeElement.blur(); document.querySelector('.typed .line').scrollIntoView()")
-        page.wait_for_timeout(500)
-        return {"page.png": answer, "page-phone.png": first, "page-map.png": page.screenshot()}
+        page.click(f".example:has(small:text-is('{kind}'))")
+        page.wait_for_selector(f".drawn {drawn}")
+        yield seen(page)
+    page.goto(url)
+    page.click("#write")
+    page.click(".typed .example >> nth=-1")
+    page.wait_for_selector(".typed .rows a")
+    yield seen(page)
+    page.click("#examples-open")
+    page.wait_for_selector("#examples li")
+    yield seen(page)
+
+
+def ask(page: Page, url: str, question: str) -> None:
+    """Ask a question on an empty page, until its answer is there."""
+    page.goto(url)
+    page.fill("#question", question)
+    page.press("#question", "Enter")
+    page.wait_for_selector(".run[aria-busy=false] .foot")
+
+
+def seen(page: Page) -> Image.Image:
+    """What stands on the screen, without a cursor, once nothing moves."""
+    page.evaluate("document.activeElement.blur(); window.scrollTo(0, 0)")
+    page.wait_for_timeout(700)
+    return Image.open(BytesIO(page.screenshot())).convert("RGB")
+
+
+def sheet(pictures: list[Image.Image], beside: int, width: int) -> Image.Image:
+    """Pictures of one size, made smaller, so many in a row."""
+    small = [one.resize((width, one.height * width // one.width), Image.Resampling.LANCZOS) for one in pictures]
+    across, down = width + GAP, small[0].height + GAP
+    found = Image.new("RGB", (beside * across - GAP, -(-len(small) // beside) * down - GAP), "gray")
+    for number, one in enumerate(small):
+        found.paste(one, (number % beside * across, number // beside * down))
+    return found
 
 
 if __name__ == "__main__":

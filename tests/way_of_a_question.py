@@ -20,7 +20,7 @@ QUESTION = "Which elements were discovered by Marie Curie?"
 THINK = "agents/machine.py Machine.think"
 AFTER = re.compile(
     r"agents/machine\.py Machine\.(think|act|rollback|report)|agents/offline/policy\.py Agenda\.reply"
-    r"|agents/offline/wikidata\.py (WikidataAgenda\.calls|Reading\.hypotheses)|tools/toolbox\.py Toolbox\.run"
+    r"|agents/offline/wikidata\.py WikidataAgenda\.(calls|hypotheses)|tools/toolbox\.py Toolbox\.run"
     r"|tools/wikidata\.py (search_entities|get_entry|get_property_examples|search_neighbors|execute_query|finish)"
     r"|src/kbnav/knowledge/wikidata/kb\.py WikidataKB\.(search_entities|get_entry|search_neighbors|execute_query)"
     r"|src/kbnav/knowledge/wikidata/mirror/mirror\.py Local(Api\.call|Queries\.run)"

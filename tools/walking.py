@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import Ranking
 from kbnav.errors import BadArguments, TellModel
-from kbnav.knowledge.base import INVERSE, Capability, Direction, Edge, Entity, KnowledgeBase, Neighborhood
+from kbnav.knowledge.base import INVERSE, Capability, Direction, Edge, Entity, KnowledgeBase, Neighborhood, followed
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.kb import RelationNames, SkbKB
 from kbnav.knowledge.skb.search import WALKED, Instances, instances
@@ -138,10 +138,7 @@ def neighborhood(
     context: Context, entity_id: str, relation: str, direction: Direction, query: str, limit: int
 ) -> Neighborhood:
     """Edges of an entity; ``^relation`` is the relation followed backwards, on every knowledge base."""
-    if relation.startswith(INVERSE):
-        relation = relation.removeprefix(INVERSE)
-        turned: Mapping[Direction, Direction] = {"out": "in", "in": "out", "both": "in"}
-        direction = turned[direction]
+    relation, direction = followed(relation, direction)
     return context.kb.search_neighbors(
         entity_id,
         relation=relation or None,

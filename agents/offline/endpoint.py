@@ -8,30 +8,30 @@ property or two, how many they are, whether there are any, and which has most or
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator, Iterator, Sequence
 from typing import NamedTuple
 
-from kbnav.agents.offline.observations import NOTHING, first
-from kbnav.agents.offline.policy import FITS, QUANTITIES, Agenda, Calls, best_of
-from kbnav.answers.language import lexicon, singular
-from kbnav.answers.parsing import Phrase, Question, read_question
+from kbnav.agents.offline.policy import (
+    FITS,
+    NOTHING,
+    QUANTITIES,
+    Agenda,
+    Calls,
+    best_of,
+    kept_of,
+    stems,
+    with_names,
+    words_of,
+)
+from kbnav.answers.language import lexicon
 from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import Entity, SearchResult
-from kbnav.knowledge.endpoint.search import named_in, same_name
-from kbnav.runs.trajectory import FINISH, Understood
+from kbnav.knowledge.endpoint.search import named_in
+from kbnav.runs.trajectory import FINISH, Doubt, Understood
 
 _SEARCHES, _ANCHORS, _LIMIT, _LINKS = 5, 3, 40, 8
-_WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _CALLED = frozenset(["named", "called", "titled", "heisst", "heissen", "namens", "nommé", "nommée", "appelle", "llama"])
-_SMALL = "am an and au auf aus by das de del dem den der des di die du e el et for für i im in la las le"
-_SMALL += " los mit of on the und van vom von vor y zu zum zur"
-_CAPITAL = r"[^\W\d_a-zß-ÿ][\w'’-]*"
-_TITLE = re.compile(
-    rf"(?<=[\w,] ){_CAPITAL}(?: {_CAPITAL})*(?:(?: (?:{'|'.join(_SMALL.split())})){{1,2}}(?: {_CAPITAL})+)+"
-)
-"""Words that may be one name, from a capital to a capital with small words inside, as in "Honig und Wachs"."""
 _MOMENT = 'REGEX(STR({0}), "^-?[0-9]{{4}}(-|$)")'
 """That a value is a date or a year."""
 _TO_THING = {
@@ -48,6 +48,12 @@ _TO_VALUE = {
     8: (2, "?x ?p ?v . {0} ?x ?q ?answer . FILTER(isIRI(?answer))"),
     9: (2, "?x ?p ?v . {0} ?answer ?q ?x ."),
 }
+
+
+def first(search: SearchResult, *, of_class: bool) -> Entity | None:
+    """The first class that a search found, or the first thing that is none."""
+    found = (one for one in search.entities if bool(re.match(r"class(?:;|$)", one.description)) is of_class)
+    return next(found, None)
 
 
 class Anchor(NamedTuple):
@@ -70,237 +76,186 @@ class Anchor(NamedTuple):
 
 
 class Link(NamedTuple):
-    """How ?answer is linked to something: by one property or two, with their names; ``members`` are linked so."""
+    """How ?answer is linked to something: by one property or two, with their names."""
 
     way: int
     properties: tuple[str, ...]
     names: tuple[str, ...]
-    members: int
-
-
-@dataclass
-class Reading:
-    """A question with the class it asks for (empty where unknown), what it names, and the links found for these."""
-
-    target: str
-    label: str
-    anchors: tuple[Anchor, ...]
-    members: str
-    """That ?answer is of the class, as a pattern."""
-    lost: list[str]
-    """Names that nothing has."""
-    links: list[tuple[Anchor, Link]] = field(default_factory=list)
-    number: Link | None = None
-
-
-def read(question: Question, searches: Mapping[str, SearchResult]) -> Reading:
-    """Link the phrases: the class first, that behind "which" before others, then names.
-
-    A phrase names a thing of that name; what looks like a name, what is most like it, or a value.
-    """
-    everything = [phrase for phrase in question.phrases if len(phrase.text) > 1]
-    target: Entity | None = None
-    anchors: dict[Anchor, None] = {}
-    asked: Phrase | None = None
-    lost = list[str]()
-    noun = question.noun
-    values = bool(noun and _calls_property(noun, searches))  # "which subject has the book …": no class is asked for
-    for phrase in () if values else sorted(everything, key=lambda phrase: not phrase.noun):
-        one = first(searches.get(phrase.text, NOTHING), of_class=True)
-        words = named_in(phrase.text, _name(one)) if one else 0
-        asked_for = phrase.noun or question.asks not in ("time", "place")  # "published" is no publisher there
-        if one and asked_for and words and (not phrase.named or words == len(_words(phrase.text))):
-            target, asked = one, phrase
-            break
-    rests = {phrase: rest for phrase in everything if (rest := _rest(phrase, searches))}
-    for phrase in (*everything, *rests.values()):
-        if phrase is asked:
-            continue
-        search = searches.get(phrase.text, NOTHING)
-        thing, unknown = first(search, of_class=False), search.rung in ("none", "near")
-        text = search.matched if search.rung == "shorter" else phrase.text
-        other = phrase in rests or search.properties or first(search, of_class=True)
-        if phrase.whole and search.rung == "shorter":
-            anchors[Anchor(phrase.text)] = None
-        elif thing and _stems(_name(thing)) == _stems(text):
-            # What is called so has it as a value; what is linked to a thing of that name is something else.
-            so = target is not None and not _CALLED.isdisjoint(_words(question.text))
-            anchors[Anchor(_name(thing)) if so else Anchor(_name(thing), thing.id, exact=True)] = None
-        elif search.rung == "none" and not phrase.noun and phrase.text[:1].isupper():
-            anchors[Anchor(phrase.text)] = None
-        elif phrase.named and thing and not (unknown or other):
-            anchors[Anchor(phrase.text, thing.id)] = None
-        elif unknown and not other and (phrase.noun or phrase.text[:1].isupper()):
-            lost.append(phrase.text)
-    if any(searches.get(phrase.text, NOTHING).properties for phrase in everything):
-        years = [str(year) for bound, year in question.years if bound == "="]
-        named = {word for phrase in everything for word in _words(phrase.text)}
-        anchors |= {Anchor(one): None for one in (*years, *question.strict) if one.isdigit() and one not in named}
-    found = tuple(anchors)[:_ANCHORS]
-    if target is None:
-        return Reading("", "", found, "", lost)
-    if noun and noun.text not in lost and not named_in(noun.text, _name(target)):
-        lost.append(noun.text)
-    told = "FILTER(!isBlank(?answer)) " if question.kind == "values" else ""  # nobody can read a node without a name
-    return Reading(target.id, _name(target), found, f"?answer a {target.id} . {told}", lost)
-
-
-def _calls_property(phrase: Phrase, searches: Mapping[str, SearchResult]) -> bool:
-    """Whether a phrase is the name of a property and of no class."""
-    found = searches.get(phrase.text, NOTHING)
-    same = [one for one in (*found.entities, *found.properties) if _stems(_name(one)) == _stems(phrase.text)]
-    return bool(same) and all(one in found.properties for one in same)
-
-
-def _titles(question: Question) -> list[str]:
-    """Runs of words of a question that may be one name, each also without what stands before its first small word."""
-    whole = [phrase.text for phrase in question.phrases if phrase.whole]
-    runs = [
-        run[0] for run in _TITLE.finditer(question.text) if not any(run[0] in one or one in run[0] for one in whole)
-    ]
-    ends = [end[1] for run in runs if (end := re.match(rf"{_CAPITAL}(?: {_CAPITAL})*(?: [a-zß-ÿ]+)+ (.+ .+)", run))]
-    return [*runs, *ends][:_ANCHORS]
-
-
-def _entitled(question: Question, searches: Mapping[str, SearchResult]) -> Question:
-    """The question with a run of words that is a name here as one phrase instead of its parts."""
-    for title in _titles(question):
-        thing = first(searches.get(title, NOTHING), of_class=False)
-        if thing and same_name(title, _name(thing)):
-            others = [one for one in question.phrases if not set(one.text.split()) <= set(title.split())]
-            return replace(question, phrases=(Phrase(title, named=True, whole=True), *others))
-    return question
-
-
-def _rest(phrase: Phrase, searches: Mapping[str, SearchResult]) -> Phrase | None:
-    """The words of a phrase beside those of a class or property in it, as "Rheinbuch" of "Verlag Rheinbuch"."""
-    search, words = searches.get(phrase.text, NOTHING), phrase.text.split()
-    found = set().union(*(_stems(_name(one)) for one in (*search.entities, *search.properties)))
-    left = [word for word in words if not _stems(word) <= found]
-    if phrase.whole or first(search, of_class=False) or not 0 < len(left) < len(words):
-        return None
-    return Phrase(" ".join(left), named=phrase.named or left[0][:1].isupper())
 
 
 def _name(one: Entity) -> str:
     return one.alias or one.label
 
 
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())
-
-
-def _stems(text: str) -> set[str]:
-    return set(map(singular, _words(text)))
-
-
 class EndpointAgenda(Agenda):
     """See the module."""
 
+    target: Entity | None = None
+    """The class that is asked for; None where unknown."""
+    members = ""
+    """That ?answer is of the class, as a pattern."""
+    anchors: Sequence[Anchor] = ()
+    """What the question names."""
+    number: Link | None = None
+    """What a superlative sorts by."""
+    doubts: tuple[Doubt, ...] = ()
+
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
-        seen, self._has = self.seen, dict[str, None]()
-        titles = _titles(self.question)
-        yield [("search_entities", f"Looking up “{title}”.", {"query": title}) for title in titles]
-        self.question = question = _entitled(self.question, seen.searches)
-        phrases = sorted(question.phrases, key=lambda phrase: not (phrase.noun or phrase.named))
-        wanted = [phrase for phrase in phrases if len(phrase.text) > 1][:_SEARCHES]
-        yield [("search_entities", f"Looking up “{phrase.text}”.", {"query": phrase.text}) for phrase in wanted]
-        more = [rest for phrase in wanted if (rest := _rest(phrase, seen.searches))]
-        yield [("search_entities", f"Looking up “{phrase.text}”.", {"query": phrase.text}) for phrase in more]
-        reading, final = read(question, seen.searches), ""
-        pointing = question.pronoun and not reading.anchors
-        if not (pointing or question.comparative) and (reading.target or reading.anchors):
-            final = yield from self._final(reading)
-        unused = self.unused(_labels(reading, question), [anchor.text for anchor in reading.anchors], final)
-        if final and seen.rows.get(final) and not reading.lost:
-            table = seen.table(final)
+        self._has, self.links, self.lost = dict[str, None](), list[Link](), list[str]()
+        phrases = sorted(self.question.phrases, key=lambda phrase: not (phrase.noun or phrase.named))
+        wanted = [phrase.text for phrase in phrases if len(phrase.text) > 1][:_SEARCHES]
+        yield [("search_entities", f"Looking up “{text}”.", {"query": text}) for text in wanted]
+        found = (one for search in self.searches.values() for one in (*search.entities, *search.properties))
+        names = (name for one in found for name in (one.label, one.alias))
+        self.question = question = with_names(self.question, names, self.language)
+        more = [phrase.text for phrase in question.phrases if phrase.text not in self.searches][:_SEARCHES]
+        yield [("search_entities", f"Looking up “{text}”, which is a name here.", {"query": text}) for text in more]
+        self._read()
+        pointing, final = question.pronoun and not self.anchors, ""
+        if not (pointing or question.comparative) and (self.target or self.anchors):
+            final = yield from self._final()
+        unused = self.unused(self._labels(), [anchor.text for anchor in self.anchors], final)
+        if final and self.rows.get(final) and not self.lost:
+            table = self.table(final)
             counted = "COUNT(" in final and table.rows and table.rows[0][0]
-            rows = int(counted.value) if counted else seen.rows[final]
-            needed = (not reading.links and reading.number is None) or table.boolean is False
-            year = any(map(str.isdigit, unused))
-            if not (year or self.leaves_too_much(unused, rows=rows, all_needed=needed)):
-                self.understood = Understood(unused=self.told_words(unused, final))
-                yield [(FINISH, FITS, {"answer": self._sentence(reading, table)})]
+            rows = int(counted.value) if counted else self.rows[final]
+            needed = not (self.links or self.number) or table.boolean is False
+            if question.noun and not self.target:  # not of another kind than is asked for
+                needed |= not set(question.noun.text.split()).isdisjoint(unused)
+            if not self.leaves_too_much(unused, rows=rows, all_needed=needed):
+                self.understood = Understood(unused=self.told_words(unused, final), doubts=self.doubts)
+                yield [(FINISH, FITS, {"answer": self._sentence(table)})]
                 return
-        if self.state["history"] and (pointing or not (reading.target or reading.anchors)):
+        if self.state["history"] and (pointing or not (self.target or self.anchors)):
             self.note = self.told["whole"]
             return
-        left = reading.anchors[len(reading.links) :] if reading.target else ()
-        lost = reading.lost or [one.text for one in reading.anchors[len(reading.links) :] if not one.id]
-        why = [one.text for one in left] or unused or [one.text for one in reading.anchors]
+        unlinked = self.anchors[len(self.links) :]
+        lost = self.lost or [one.text for one in unlinked if not one.id]
+        why = [one.text for one in unlinked if self.target] or unused or [one.text for one in self.anchors]
         self.decline([] if lost else why, lost, () if final else list(self._has)[:_LINKS])
-        if titles and question.phrases == read_question(question.text, self.language).phrases:
+        if not (self.target or self.anchors):
             self.note = f"{self.note} {self.told['quote']}"
 
-    def _sentence(self, reading: Reading, table: AnswerTable) -> str:
+    def _read(self) -> None:
+        """Link the phrases: the class first, that behind "which" where there is one, then names.
+
+        A phrase names a thing of that name; what looks like a name, what is most like it, or a value.
+        """
+        question, anchors = self.question, dict[Anchor, None]()
+        found = {phrase: self.searches.get(phrase.text, NOTHING) for phrase in question.phrases}
+        asked = question.noun
+        for phrase in [asked] if asked else found:
+            one = first(found[phrase], of_class=True)
+            words = named_in(phrase.text, _name(one)) if one else 0
+            asked_for = phrase.noun or question.asks not in ("time", "place")  # "published" is no publisher there
+            if asked_for and words and (not phrase.named or words == len(words_of(phrase.text))):
+                self.target, asked = one, phrase
+                break
+        for phrase, search in found.items():
+            thing, kind = first(search, of_class=False), first(search, of_class=True)
+            if phrase is asked or len(phrase.text) < 2 or (kind and stems(_name(kind)) == stems(phrase.text)):
+                continue  # a class is nothing that another thing is linked to
+            text = search.matched if search.rung == "shorter" else phrase.text
+            other, unknown = search.properties or kind, search.rung in ("none", "near")
+            if phrase.whole and search.rung == "shorter":
+                anchors[Anchor(phrase.text)] = None
+            elif thing and stems(_name(thing)) == stems(text):
+                # What is called so has it as a value; what is linked to a thing of that name is something else.
+                so = self.target and not _CALLED.isdisjoint(words_of(question.text))
+                anchors[Anchor(_name(thing)) if so else Anchor(_name(thing), thing.id, exact=True)] = None
+            elif search.rung == "none" and phrase.text[:1].isupper():
+                anchors[Anchor(phrase.text)] = None
+            elif phrase.named and thing and not (unknown or other):
+                anchors[Anchor(phrase.text, thing.id)] = None
+            elif unknown and not other and phrase.text[:1].isupper():
+                self.lost.append(phrase.text)
+        if any(search.properties for search in found.values()):
+            years = [str(year) for bound, year in question.years if bound == "="]
+            named = {word for phrase in found for word in words_of(phrase.text)}
+            anchors |= {Anchor(one): None for one in (*years, *question.strict) if one.isdigit() and one not in named}
+        self.anchors = tuple(anchors)[:_ANCHORS]
+        if question.noun and not (self.target or found[question.noun].properties):
+            self.lost.append(question.noun.text)
+        if self.target:
+            told = "FILTER(!isBlank(?answer)) " if question.kind == "values" else ""  # nobody can read such a node
+            self.members = f"?answer a {self.target.id} . {told}"
+
+    def _labels(self) -> list[str]:
+        """What a query stands for: its class, the properties, the number that it sorts by."""
+        labels = [_name(self.target) if self.target else "", *(" ".join(link.names) for link in self.links)]
+        return [*labels, *self.number.names, (self.question.measure or ("",))[0]] if self.number else labels
+
+    def _sentence(self, table: AnswerTable) -> str:
         """The answer in words where a bare yes or no would not say what is so; else empty."""
         if table.boolean is None:
             return ""
-        other, link = reading.links[1]
+        other, link = [one for one in self.anchors if one.id][1], self.links[0]
         return f"✓ ({link.names[0]}: {other.text})" if table.boolean else f"✗ ({self.told['no']})"
 
-    def _final(self, reading: Reading) -> Generator[Calls, None, str]:
+    def _final(self) -> Generator[Calls, None, str]:
         """Run the query that answers, and return it; empty where something is not linked."""
         question = self.question
         if question.kind == "yes-no":
-            return (yield from self._whether(reading))
-        asked = question.noun or lexicon(self.language).classes.intersection(_words(question.text)) - {"what"}
+            return (yield from self._whether())
+        asked = question.noun or lexicon(self.language).classes.intersection(words_of(question.text)) - {"what"}
         listed = asked and question.asks in ("", "person")
-        if not (reading.anchors or listed or question.kind != "values" or question.measure):
+        if not (self.anchors or listed or question.kind != "values" or question.measure):
             return ""
-        narrower = f"ASK {{ ?class rdfs:subClassOf {reading.target} FILTER(?class != {reading.target}) }}"
-        if reading.target and (yield from self.holds(narrower, "Has the class subclasses, whose members it has too?")):
-            reading.members = reading.members.replace(" a ", " a/rdfs:subClassOf* ", 1)
-        pattern = reading.members
-        for place, anchor in enumerate(reading.anchors):
-            link = yield from self._linked(reading, anchor)
+        kind = self.target.id if self.target else ""
+        narrower = f"ASK {{ ?class rdfs:subClassOf {kind} FILTER(?class != {kind}) }}"
+        if kind and (yield from self.holds(narrower, "Has the class subclasses, whose members it has too?")):
+            self.members = self.members.replace(" a ", " a/rdfs:subClassOf* ", 1)
+        pattern = self.members
+        for place, anchor in enumerate(self.anchors):
+            link = yield from self._linked(anchor)
             if link is None:
                 return ""
-            reading.links.append((anchor, link))
+            self.links.append(link)
             own = {"?p": link.properties[0], "?q": link.properties[-1], "?x": f"?x{place}", "?v": f"?v{place}"}
             pattern += re.sub(r"(?<![\w<])\?[pqxv]\b", lambda one, own=own: own[one[0]], anchor.ways[link.way][1]) + " "  # type: ignore[misc]
         pattern = pattern.strip()
         final = f"SELECT DISTINCT ?answer WHERE {{ {pattern} }}"
         number_of = f"ASK {{ {pattern} FILTER(isNumeric(?answer)) }}"
-        if question.kind == "count" and (reading.target or not (yield from self.holds(number_of, "Is it a number?"))):
+        if question.kind == "count" and (self.target or not (yield from self.holds(number_of, "Is it a number?"))):
             final = f"SELECT (COUNT(DISTINCT ?answer) AS ?count) WHERE {{ {pattern} }}"
         elif question.measure:
-            reading.number = number = yield from self._number(pattern, question.measure[0])
+            self.number = number = yield from self._number(pattern, question.measure[0])
             if number is None:
                 return ""
-            pattern += f" ?answer {'/'.join(number.properties)} ?measure ."
-            final = best_of("?answer", pattern, "?measure", question.measure[1])
+            has = f"?answer {'/'.join(number.properties)} ?measure ."
+            self.doubts = yield from self.parted(kept_of(pattern, has), compared=True)
+            final = best_of("?answer", f"{pattern} {has}", "?measure", question.measure[1])
         yield from self.queried(final, "This asks for it in the properties found.")
         return final
 
-    def _whether(self, reading: Reading) -> Generator[Calls, None, str]:
+    def _whether(self) -> Generator[Calls, None, str]:
         """Ask whether two things are linked by the property that the words name; all else is declined."""
-        both = [anchor for anchor in reading.anchors if anchor.id]
+        both = [anchor for anchor in self.anchors if anchor.id]
         if len(both) != 2:
             return ""
         one, other = (anchor.id for anchor in both)
         for anchor in both:
-            link = yield from self._linked(reading, anchor)
+            link = yield from self._linked(anchor)
             if link and link.way in _TO_THING and _TO_THING[link.way][0] == 1:
-                reading.links, edge = [(one, link) for one in both], link.properties[0]
+                self.links, edge = [link for _ in both], link.properties[0]
                 final = f"ASK {{ {{ {one} {edge} {other} }} UNION {{ {other} {edge} {one} }} }}"
                 yield from self.queried(final, f"Are they linked by {link.names[0]}?")
                 return final
         return ""
 
-    def _linked(self, reading: Reading, anchor: Anchor) -> Generator[Calls, None, Link | None]:
+    def _linked(self, anchor: Anchor) -> Generator[Calls, None, Link | None]:
         """The properties that fit the words left best, one before two."""
         known, question = lexicon(self.language), self.question
-        taken = known.function.union(*(_words(one.text) for one in reading.anchors))
-        rest = [word for word in _words(question.text) if word not in taken]
+        taken = known.function.union(*(words_of(one.text) for one in self.anchors))
+        rest = [word for word in words_of(question.text) if word not in taken]
         thought = f"Which properties lie between {anchor.id or f'“{anchor.text}”'} and what is asked for?"
-        moment = f" FILTER({_MOMENT.format('?answer')})" if question.asks == "time" and not reading.target else ""
+        moment = f" FILTER({_MOMENT.format('?answer')})" if question.asks == "time" and not self.target else ""
         moment += " FILTER(isIRI(?answer))" if question.kind == "yes-no" else ""
-        for hops in (1, 2) if reading.target else (1,):
+        for hops in (1, 2) if self.target else (1,):
             edges = ("?p", "?q")[:hops]
             parts = [
-                f"{{ {reading.members}{pattern}{moment} BIND({way} AS ?way) }}"
+                f"{{ {self.members}{pattern}{moment} BIND({way} AS ?way) }}"
                 for way, (length, pattern) in anchor.ways.items()
                 if length == hops
             ]
@@ -310,15 +265,15 @@ class EndpointAgenda(Agenda):
             own = [one for one in links if hops == 1 and not one.properties[0].startswith(("rdfs:", "skos:"))]
             self._has |= {one.names[0]: None for one in own if one.way == 2}
             self._has |= {self.told["of"].format(word=one.names[0]): None for one in own if one.way == 1}
-            if question.asks == "place" and not reading.target:
+            if question.asks == "place" and not self.target:
                 hints = known.hints.get("place", "").split()
                 links = [one for one in links if any(hint in one.names[0].casefold() for hint in hints)]
             said = " ".join([*rest, *(known.verbs.get(word, "") for word in rest)])
-            sure = bool(reading.target) and hops == 1 and not anchor.text.isdigit()
+            sure = bool(self.target) and hops == 1 and not anchor.text.isdigit()
             if link := _best(links, said, sure=sure):
                 return link
             begins = {word[0] for word in rest}  # as forms of a verb do: "born", birth
-            alike = [one for one in links if begins & {word[0] for word in _words(one.names[0])}]
+            alike = [one for one in links if begins & {word[0] for word in words_of(one.names[0])}]
             if (question.asks in ("time", "place") or question.kind == "yes-no") and len(alike) == 1:
                 return alike[0]
         return None
@@ -344,42 +299,30 @@ class EndpointAgenda(Agenda):
             or relevance(measured, one.names[:1])[0]
             or all(relevance(named, [name])[0] for name in one.names)
         ]
-        if best := _best(links, named, sure=False):
-            return best
-        dated = [one for one in links if any(hint in one.names[-1].casefold() for hint in hints)]
-        timed = quantity == "inception" or any(hint in quantity.casefold() for hint in hints)
-        return dated[0] if timed and len(dated) == 1 else None
+        dated = [place for place, one in enumerate(links) if any(hint in one.names[-1].casefold() for hint in hints)]
+        place = self.quantity([" ".join(one.names) for one in links], dated, text.split())
+        return None if place is None else links[place]
 
     def _counted(self, edges: str, pattern: str, first: str, thought: str) -> Generator[Calls, None, list[Link]]:
-        """The ways that a pattern has with their properties and the number of members so linked, most first."""
+        """The ways that a pattern has with their properties, those that link most members first."""
         query = (
             f"SELECT ?way {edges} (COUNT(DISTINCT ?answer) AS ?n) WHERE {{ {pattern} }} "
             f"GROUP BY ?way {edges} ORDER BY {first}DESC(?n) LIMIT {_LIMIT}"
         )
         table = yield from self.queried(query, thought)
         found = []
-        for way, *cells, members in table.rows:
-            properties = [(id_, cell) for cell in cells if (id_ := table.entity(cell))]
-            if properties and way and members:
-                ids, names = (
-                    tuple(id_ for id_, _ in properties),
-                    tuple(table.label(cell) or id_.rpartition(":")[2] for id_, cell in properties),
-                )
-                found.append(Link(int(way.value), ids, names, int(members.value)))
+        for way, *cells, _ in table.rows:
+            properties = [
+                (id_, table.label(cell) or id_.rpartition(":")[2]) for cell in cells if (id_ := table.entity(cell))
+            ]
+            if properties and way:
+                ids, names = zip(*properties, strict=True)
+                found.append(Link(int(way.value), ids, names))
         return found
 
 
-def _labels(reading: Reading, question: Question) -> list[str]:
-    """What a query stands for: its class, the properties, the number that it sorts by."""
-    labels = [reading.label, *(" ".join(link.names) for _, link in reading.links)]
-    if reading.number and question.measure:
-        name = question.measure[0]
-        labels += [*reading.number.names, name, QUANTITIES.get(name, "")]
-    return labels
-
-
 def _best(links: Sequence[Link], words: str, *, sure: bool) -> Link | None:
-    """The link whose names fit the words best; ``sure``: where none fits, the only one will do."""
-    scores = relevance(words, [" ".join(link.names) for link in links])
-    ranked = sorted(zip(scores, links, strict=True), key=lambda one: (-round(one[0], 6), -one[1].members))
-    return ranked[0][1] if ranked and ((sure and len(ranked) == 1) or ranked[0][0] > 0) else None
+    """The link whose names fit the words best, of as good ones the commonest; ``sure``: where none, the only one."""
+    fits = [round(fit, 6) for fit in relevance(words, [" ".join(link.names) for link in links])]
+    best = max(fits, default=0.0)
+    return links[fits.index(best)] if best > 0 or (sure and len(links) == 1) else None

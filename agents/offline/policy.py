@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any
 
 from rapidfuzz import fuzz
 
 from kbnav.agents.common.answering import without_retryable
 from kbnav.agents.common.state import Policy, Reply, State, all_steps, next_turn
-from kbnav.agents.offline.observations import Seen
 from kbnav.answers.language import fold, lexicon, reads, singular, why_unread
-from kbnav.answers.parsing import read_question
+from kbnav.answers.parsing import Phrase, Question, read_question
 from kbnav.answers.relevance import content_words, relevance
 from kbnav.answers.tables import AnswerTable
-from kbnav.runs.trajectory import FINISH, QUERY, Call, Understood
+from kbnav.knowledge.base import Entity, SearchResult
+from kbnav.runs.trajectory import FINISH, QUERY, Call, Doubt, Step, Understood
 from kbnav.tools.context import Context
 from kbnav.tools.several import alone, within
 from kbnav.tools.toolbox import Toolbox
@@ -32,7 +33,11 @@ QUANTITIES = {
     **dict.fromkeys(("cost", "expensive", "cheapest", "price"), _PRICE),
 }
 """Words that names of numbers have, in several languages, for words of a question that they do not share."""
+NOTHING = SearchResult()
+_ENDINGS = ("e", "en", "er", "es", "n", "s")
+"""Of a plural."""
 _MOST_UNUSED, _MANY = 2, 50
+_WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _MISSPELLED = 85
 """Of 100, how alike a word and what may be meant are."""
 
@@ -51,13 +56,55 @@ class Agenda(ABC):
         self.toolbox, self.state, self.context, self.language = toolbox, state, context, context.language
         self.steps = without_retryable(all_steps(state))
         self.taken = {step.call.key: step for step in self.steps}
+        self.rows = {str(step.call.arguments["query"]): step.rows or 0 for step in self.steps_of(QUERY)}
+        """Rows of every query that ran; 0 where it failed."""
         self.question = read_question(state["question"], self.language)
         self.told = lexicon(context.answer_language).told or lexicon("en").told
 
     @cached_property
-    def seen(self) -> Seen:
-        """What the steps showed."""
-        return Seen(self.steps, self.toolbox, self.context)
+    def searches(self) -> dict[str, SearchResult]:
+        """What was found, by what was searched for, as far as it is shown."""
+        steps = {str(step.call.arguments["query"]): step for step in self.steps_of("search_entities")}
+        return {query: self._shown(query, self.data_of(step) or NOTHING) for query, step in steps.items()}
+
+    def _shown(self, query: str, found: SearchResult) -> SearchResult:
+        """A search, as far as it is shown, with the rung that it is for rules."""
+        if not (found.entities or found.properties):
+            return replace(found, rung="none")
+        wanted, low, shown = " ".join(query.split()).casefold(), query.casefold(), self.context.shown
+
+        def begins(one: Entity) -> bool:
+            return found.rung == "exact" and wanted not in (one.label.casefold(), one.alias.casefold())
+
+        entities = tuple(sorted(found.entities[: shown.entities], key=begins))
+        most = shown.properties if entities else shown.entities
+        found = replace(found, entities=entities, properties=tuple(sorted(found.properties[:most], key=begins)))
+        best = (*entities, *found.properties)[0]
+        plural = fold(query).removeprefix(fold(best.alias or best.label)) in _ENDINGS
+        said = plural or any(one.label and one.label.casefold() in low for one in entities)
+        if found.rung == "near" and not said and re.fullmatch(r"[QP]\d+", best.id):  # another spelling: people choose
+            return SearchResult(suggestion=best.alias or best.label)
+        return found
+
+    def steps_of(self, tool: str) -> list[Step]:
+        """The steps with a tool."""
+        return [step for step in self.steps if step.call.tool == tool]
+
+    def data_of(self, step: Step) -> Any:
+        """What a step found, as data; None where it failed. What a run that was resumed forgot is looked up again."""
+        found, call = self.context.found, step.call
+        if step.ok and step.number not in found:
+            found[step.number] = self.toolbox.run(self.context, call.tool, call.thought, call.arguments).data
+        return found[step.number] if step.ok else None
+
+    def table(self, query: str) -> AnswerTable:
+        """The result of a query; empty where it failed."""
+        if self.rows.get(query) == 0:
+            return AnswerTable()
+        tables, kb = self.context.tables, self.context.kb
+        if query not in tables:
+            tables[query] = kb.execute_query(query, language=self.language)
+        return tables[query]
 
     @abstractmethod
     def calls(self) -> Iterator[Calls]:
@@ -65,7 +112,7 @@ class Agenda(ABC):
 
     def end(self) -> Iterator[Calls]:
         """The end without an answer, which can be said once a query has run."""
-        if self.seen.rows:
+        if self.rows:
             yield [(FINISH, self.note, {"no_answer": True})]
 
     def reply(self) -> Reply:
@@ -78,18 +125,34 @@ class Agenda(ABC):
 
     def queried(self, query: str, thought: str) -> Generator[Calls, None, AnswerTable]:
         """The result of a query, which is run unless it was; empty where there is no room to run it."""
-        if query not in self.seen.rows and len(self.state["path"]) < self.room:
+        if query not in self.rows and len(self.state["path"]) < self.room:
             yield [(QUERY, thought, {"query": query})]
-        return self.seen.table(query) if query in self.seen.rows else AnswerTable()
+        return self.table(query) if query in self.rows else AnswerTable()
 
-    def is_number(self, query: str) -> bool:
-        """Whether the first row of a query that was run has a number."""
-        cells = [cell for row in self.seen.table(query).rows[:1] for cell in row if cell]
-        return any((cell.datatype or "").endswith(("#decimal", "#integer", "#double")) for cell in cells)
+    def parted(self, query: str, *, compared: bool) -> Generator[Calls, None, tuple[Doubt, ...]]:
+        """That a condition leaves out most of what it could, or that not all have what is compared, by ``kept_of``."""
+        table = yield from self.queried(query, "Counting what the last condition leaves out.")
+        counts = [int(cell.value) for row in table.rows for cell in row if cell]
+        every, kept = counts if len(counts) == 2 else (0, 0)
+        doubt = Doubt("compared" if compared else "class", f"{kept:,} / {every:,}")
+        return (doubt,) if (kept if compared else 2 * kept) < every else ()
 
     def holds(self, query: str, thought: str) -> Generator[Calls, None, bool]:
         """Whether an ASK query is true."""
         return bool((yield from self.queried(query, thought)).boolean)
+
+    def quantity(self, names: Sequence[str], dated: Sequence[int], words: Iterable[str]) -> int | None:
+        """The place of what a superlative or a sum is about, among names of numbers and dates; None where none fits.
+
+        ``words`` are those of the question that may name it. Where none does, it is the only one that is ``dated``, if
+        a point in time is asked for.
+        """
+        wanted = (self.question.measure or ("",))[0].casefold()
+        fits = relevance(" ".join(QUANTITIES.get(word, word) for word in (*wanted.split(), *words)), names)
+        if max(fits, default=0.0) > 0:
+            return fits.index(max(fits))
+        times = ("inception", *lexicon(self.language).hints.get("time", "").split())
+        return dated[0] if len(dated) == 1 and any(time in wanted for time in times) else None
 
     def unused(self, labels: Iterable[str], names: Iterable[str], query: str) -> tuple[str, ...]:
         """Words of the question, in their order, that nothing in a query stands for.
@@ -106,7 +169,8 @@ class Agenda(ABC):
         stems = set(map(singular, named))
 
         def says(word: str) -> bool:
-            plain, folded = fold(word), fold(f"{word} {words.verbs.get(word.casefold(), '')}").strip()
+            plain, low = fold(word), word.casefold()
+            folded = fold(f"{word} {words.verbs.get(low, '')} {QUANTITIES.get(low, '')}").strip()
             if plain in named or singular(plain) in stems or plain in words.measures:
                 return plain in named or singular(plain) in stems
             if reads(self.language):
@@ -121,19 +185,23 @@ class Agenda(ABC):
     def told_words(self, unused: Sequence[str], query: str) -> tuple[str, ...]:
         """Those of the words that a query leaves out that mean something beside it, and a second question word.
 
-        Neither words of little meaning do, nor what the question word says ("in which year"), nor a superlative that
+        Neither words of little meaning do, nor what the question word or "how high" asks for, nor a superlative that
         sorts.
         """
         words, question = lexicon(self.language), self.question
-        said = {*words.light, *question.hint.split(), *(words.measures if "ORDER BY" in query else ())}
-        if self.is_number(query):
-            said.update(words.adjectives.values())  # "how high" is how much
+        said = {*words.light, *question.hint.split(), *words.adjectives.values()}
+        said |= words.measures.keys() if "ORDER BY" in query else set()
         return (*(one for one in unused if said.isdisjoint((one, fold(one)))), *question.second)
 
     def telling(self, words: Iterable[str]) -> list[str]:
-        """Those of the words that say something: neither light ones nor years."""
-        light = lexicon(self.language).light
+        """Those of the words that say something: neither years nor light ones, but adjectives that measure do."""
+        known = lexicon(self.language)
+        light = known.light - set(map(fold, known.adjectives))
         return [word for word in words if fold(word) not in light and not word.isdigit()]
+
+    def turns(self, unused: Sequence[str]) -> bool:
+        """Whether words that are left out make another question of it, as a year does or "not"."""
+        return not {*self.question.strict, *(str(year) for _, year in self.question.years)}.isdisjoint(unused)
 
     def leaves_too_much(self, unused: Sequence[str], *, rows: int, all_needed: bool) -> bool:
         """Whether so much of the question is left out that the rows of a query are hardly its answer.
@@ -142,8 +210,7 @@ class Agenda(ABC):
         many or ``all_needed`` says so.
         """
         question = self.question
-        bounds = (str(year) for sign, year in question.years if sign != "=")
-        if not {*question.strict, *bounds}.isdisjoint(unused):
+        if self.turns(unused):
             return True
         left_out = self.telling(unused)
         phrases = (phrase.text for phrase in question.phrases if phrase.named)
@@ -154,7 +221,7 @@ class Agenda(ABC):
     def decline(self, unused: Sequence[str], lost: Sequence[str], has: Sequence[str] = ()) -> None:
         """Say why there is no answer: words that would be left out, names that nothing has; ``has``: what there is."""
         text = whole = self.state["question"].strip()
-        for query, search in self.seen.searches.items():
+        for query, search in self.searches.items():
             near = next((one.alias or one.label for one in search.entities if query in lost), "")
             if fuzz.ratio(query, meant := search.suggestion or near) >= _MISSPELLED:
                 text = text.replace(query, meant)
@@ -178,9 +245,48 @@ class Agenda(ABC):
         return found
 
 
+def with_names(question: Question, names: Iterable[str], language: str) -> Question:
+    """The question with those of the names that it has whole as phrases of their own, the longest first.
+
+    Phrases that are marked as whole stay as they are; the words on either side of a name are phrases too.
+    """
+    text, phrases, function = f" {' '.join(stems(question.text))} ", list(question.phrases), lexicon(language).function
+    for name in sorted(set(names) - {""}, key=lambda one: (-len(one), one)):
+        words = stems(name)
+        cut = [one for one in phrases if not one.whole and {*words} & {*stems(one.text)}]
+        cut = [one for one in cut if not one.noun or {*words} <= {*stems(one.text)}]
+        if not cut or f" {' '.join(words)} " not in text:
+            continue
+        pieces, apart = list[Phrase](), Phrase(name, any(one.named for one in cut), whole=True)
+        for one in cut:
+            for said, run in groupby(one.text.split(), lambda word: {*stems(word)} <= {*words}):  # noqa: B023
+                rest = [word for word in run if said or word.casefold() not in function]
+                piece = replace(one, text=" ".join(rest), noun=one.noun and not pieces, whole=said)
+                pieces += [apart] if said and len(cut) > 1 else [piece] if rest else []
+        phrases[phrases.index(cut[0]) : phrases.index(cut[0])] = pieces
+        phrases = [one for one in phrases if one not in cut]
+    return replace(question, phrases=tuple(dict.fromkeys(phrases)))
+
+
 def keyless(agenda: Callable[[State, Context], Agenda]) -> Policy:
     """The policy that makes an agenda anew each turn."""
     return lambda state, context: agenda(state, context).reply()
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, without case."""
+    return _WORD.findall(text.casefold())
+
+
+def stems(text: str) -> list[str]:
+    """The words of a text, without case and the endings of plurals."""
+    return [*map(singular, words_of(text))]
+
+
+def kept_of(wide: str, narrow: str) -> str:
+    """SPARQL that counts what fits a pattern of ``?answer``, and how much of it fits a condition too."""
+    narrowed = f"OPTIONAL {{ {narrow} BIND(?answer AS ?fits) }}"
+    return f"SELECT (COUNT(DISTINCT ?answer) AS ?all) (COUNT(DISTINCT ?fits) AS ?kept) WHERE {{ {wide} {narrowed} }}"
 
 
 def best_of(variable: str, pattern: str, measure: str, order: str) -> str:
@@ -198,8 +304,7 @@ class SeveralPolicy:
 
     def __call__(self, state: State, context: Context) -> Reply:
         """The next calls of the first policy that has not given up; the end names the knowledge base that answered."""
-        turn = next_turn(state)
-        reply = Reply()
+        turn, said = next_turn(state), list[str]()
         for name, policy in self.policies.items():
             path, discarded = (
                 [alone(step, name) for step in steps if step.call.arguments.get("kb") == name]
@@ -208,10 +313,12 @@ class SeveralPolicy:
             own = State(**{**state, "path": path, "discarded": discarded})
             reply = policy(own, within(context, name))
             calls = [_addressed(call, name, turn, place) for place, call in enumerate(reply.calls, 1)]
-            reply = replace(reply, calls=calls)
             if any(not call.arguments.get("no_answer") for call in calls):
-                break
-        return reply
+                return replace(reply, calls=calls)
+            why = reply.note or (calls[0].thought if calls else "")
+            said += [f"{name}: {why}"] if why else []
+        note = " ".join(said)
+        return replace(reply, calls=[replace(call, thought=note) for call in calls], note=note)
 
 
 def _addressed(call: Call, name: str, turn: int, place: int) -> Call:

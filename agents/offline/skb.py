@@ -6,16 +6,27 @@ import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import chain, combinations, count, pairwise, product
+from itertools import chain, combinations, pairwise, product
 from urllib.parse import unquote
 
 from kbnav.agents.common.state import State
-from kbnav.agents.offline.policy import QUANTITIES, Agenda, Calls
-from kbnav.answers.language import fold, lexicon, singular, why_unread
+from kbnav.agents.offline.policy import Agenda, Calls
+from kbnav.answers.language import fold, lexicon, singular
 from kbnav.answers.parsing import pronoun
-from kbnav.answers.relevance import content_words, relevance
+from kbnav.answers.relevance import relevance
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.questions import Mention, Path, Paths, Reading, Step, leftover, name_words, one_is_asked, read
+from kbnav.knowledge.skb.questions import (
+    ASKING,
+    Mention,
+    Path,
+    Paths,
+    Reading,
+    Step,
+    leftover,
+    name_words,
+    one_is_asked,
+    read,
+)
 from kbnav.knowledge.skb.rdf import local_name, local_names
 from kbnav.runs.trajectory import FINISH, QUERY, Understood
 from kbnav.tools.context import Context
@@ -35,25 +46,16 @@ _SUMMED = {
     **dict.fromkeys(("average", "mean", "durchschnitt", "durchschnittliche", "moyenne", "promedio"), "AVG"),
 }
 """Words that ask for one number of all values of a field."""
-_YEARS = frozenset(["date", "inception", "date of birth"])
-"""Quantities that are a point in time: of several fields the only one that is a number is meant."""
+_JUDGING = frozenset(["best", "worst", "beste", "besten", "meilleur", "mejor"])
+"""Superlatives that no field measures."""
+_YEAR = re.compile(r"\d{4}(?:-|$)")
+"""A value that is a year or a date."""
 _STEM = 3
 """Letters of a word that a relation's may begin with."""
-_COMPOUND = 4
-"""Letters of a word that a document may have within another, as ``sleep`` in sleepwalker."""
 _LINKS = 8
-"""Relations that are named where a question was not understood."""
+"""Relations and fields that are named where a question was not understood."""
 _COMPARABLE = 'FILTER(isNumeric(?value) || REGEX(STR(?value), "^[0-9]{4}-[0-9][0-9]"))'
 """What can be sorted: numbers and dates."""
-_GROUPS = frozenset(["each", "every", "per", "jede"])
-_OPERATORS = _SUMMED.keys() | {"more", "less", "plus", "más", "best", "worst", "beste", "besten", "meilleur", "mejor"}
-"""Words that change what a question asks for: where one was not understood, nothing else is an answer."""
-
-
-def _abbreviates(name: Sequence[str], words: Sequence[str]) -> bool:
-    """Whether a name has these words after its first, some of them shortened: ``Ltd`` is Limited."""
-    shortened = (re.match(".*".join(a), b) for a, b in zip(name, words, strict=False))
-    return len(name) == len(words) > 1 and all(shortened)
 
 
 class PreparedSkb:
@@ -78,27 +80,25 @@ class SkbAgenda(Agenda):
         super().__init__(toolbox, state, context)
         self._schema, self._kb, self._skb, self._tools = schema, schema.kb, schema.kb.skb, toolbox.names
         self._reading: Reading = schema.read(state["question"], self.language)
-        compared = {one.low for one in self._reading.tokens} & (_SUMMED.keys() | lexicon(self.language).measures.keys())
+        self._before = ""
+        """What is told before all else: how a name was read."""
+        self._words = [token.low for token in self._reading.tokens]
+        computes = [word for word in self._words if word in _SUMMED or word in _JUDGING]
+        self.question = replace(self.question, strict=(*self.question.strict, *computes))
+        compared = computes or self.question.measure
         if compared and self._reading.types and not (self._reading.asked or self.question.asks):
             first, *others = self._reading.types  # as in "mean age of ships"
             self._reading = replace(self._reading, asked=first.name, types=tuple(others))
-        counted = self.question.kind == "count" or self.question.text.casefold().startswith(("list ", "show ", "all "))
+        counted = self.question.kind == "count" or self._words[:1] in (["list"], ["show"], ["all"])
         names = self._reading.mentions
         if names and not self._reading.asked and (counted if len(names) == 1 else names[0].text.islower()):
             kind = self._skb.type(names[0].nodes[0])
             linked = {step.target for step in schema.paths.steps(kind)}
             if len(linked) == 1:  # of a category its things are counted
                 self._reading = replace(self._reading, asked=linked.pop())
-        self._told: set[str] = set()
-        self._before = ""
-        """What is told before all else: how a name was read, or why a number was not found."""
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
-        groups = " ".join(_GROUPS.intersection(self.question.strict))
-        if groups and (self.question.kind == "count" or self.question.measure or _SUMMED.keys() & {*self._free(())}):
-            self.note = f"Groups (“{groups}”) are not read here; kbnav sparql query can count them."
-            return
         if mentions := self._reading.mentions:
             yield [(_SEARCH, f"“{name.text}” is a name here.", {"query": name.text}) for name in mentions[:_SEARCHES]]
         yield from self._begun()
@@ -106,15 +106,13 @@ class SkbAgenda(Agenda):
         longest = sorted(mentions, key=lambda mention: -len(mention.text))[:_MENTIONS]
         mentions = tuple(mention for mention in mentions if mention in longest) or self._earlier()
         if len(mentions) == 1 and not (reading.asked or reading.types):
-            yield from self._field([self._skb.id(node) for node in mentions[0].nodes], ())
-        grammar = lexicon(self.language).function
-        plain = not reading.asked and self.question.asks in ("", "person") and grammar.issuperset(self._free(()))
-        if len(reading.mentions) == 1 and plain:
-            node = self._skb.id(mentions[0].nodes[0])
-            yield self._finished(f"This is what it names.{self._linked(mentions)}", (), [node])
+            here = (Path(mentions[0].nodes[0], (), 0.0),)
+            yield from self._field([self._skb.id(node) for node in mentions[0].nodes], here)
+            if reading.mentions and self.question.asks in ("", "person") and not self._left(here):
+                yield self._finished("This is what it names.", here, [self._skb.id(here[0].node)], "")
         if reading.afterthought:
             mentions = (*mentions, reading.afterthought)
-        if reading.asked and not (mentions or reading.types or self._telling()):
+        if reading.asked and not (mentions or reading.types or self.telling(self._left(()))):
             yield from self._whole((), (yield from self._follow(())))
         tried = self._hypotheses(mentions)[:_TRIES]
         if tried or not mentions:
@@ -122,27 +120,18 @@ class SkbAgenda(Agenda):
         wanted: set[int] = set()
         for paths in tried:
             used = {word for path in paths for word in path.used}
-            found = yield from self._follow(paths)
-            if found:
+            if found := (yield from self._follow(paths)):
                 if not reading.asked:
                     yield from self._field(found, paths)
-                if not self._telling(paths):
+                if not self.telling(self._left(paths)):
                     yield from self._whole(paths, found)
-                best, told = self._saying((yield from self._ranked(paths, found)), self._telling(paths))
-                lost = " ".join([reading.tokens[place].text for place in sorted(wanted - used)] or self._dropped(paths))
-                total = yield from self._total(paths, found)
-                fits = f"Nothing fits “{lost}” too." if lost else "This fits the question best."
-                if not (lost or self._telling(paths)) and QUERY in self._tools and len(best) == total:
-                    fits = f"These are all {total:,}." if total > 1 else "This is the only one."
-                cut = f" {len(best)} of {total:,} are listed{told}." if len(best) < total else ""
-                yield self._end(f"{fits}{cut}", best, mentions, paths)
+                lost = [reading.tokens[place].text for place in sorted(wanted - used)] or self._dropped(paths)
+                yield from self._best(paths, found, " ".join(lost))
             yield from self._none(paths)
             wanted |= used
         if reading.asked or (reading.words and self.question.asks != "time"):  # no thing is a time
             yield from self._by_text_alone()
-        nothing = f"Nothing here fits the names and the words of the question.{self._linked(mentions)}"
-        why = why_unread(self.state["question"], self.language)
-        self.note = f"{nothing} {why}".strip()
+        self.decline(self._left([Path(one.nodes[0], (), 0.0) for one in mentions]), (), self._links())
 
     def end(self) -> Iterator[Calls]:
         """See ``Agenda``; a finish before any look-up is refused."""
@@ -157,11 +146,15 @@ class SkbAgenda(Agenda):
         ids = rankings[-1].ids[:1] if rankings else []
         return tuple(Mention(node, 0, 0, (self._skb.number(node),)) for node in ids)
 
-    def _telling(self, paths: Sequence[Path] = ()) -> list[str]:
-        """The words that are left over of those that say something; what is measured by an adjective does here."""
-        known = lexicon(self.language)
-        words = leftover(self._reading, paths).split()
-        return [word for word in words if word not in known.light or word in known.adjectives]
+    def _left(self, paths: Sequence[Path], *read: str) -> tuple[str, ...]:
+        """Words of the question that neither the paths nor the texts ``read`` stand for, as ``Agenda.unused``."""
+        reading, begun = self._reading, {path.node for path in paths}
+        names = [one.text for one in reading.mentions if not begun.isdisjoint(one.nodes)]
+        names += [reading.text(range(one.first, one.end)) for one in reading.types]
+        names += [reading.text(sorted(path.used)) for path in paths]
+        kinds = [reading.asked, *(step.target for path in paths for step in path.steps)]
+        labels = [" ".join(name_words(kind)) for kind in kinds]
+        return self.unused([*labels, *names, *read], [*names, *ASKING, *read], "")
 
     def _saying(self, found: Sequence[str], words: Sequence[str]) -> tuple[list[str], str]:
         """The best, and that by which they are so: where one is asked for, those whose texts say as much as the first.
@@ -178,70 +171,58 @@ class SkbAgenda(Agenda):
         said = " ".join(word for word in words if relevance(word, [excerpts.get(best[0], "")])[0] > 0)
         return best, f", the best by “{said}” in their texts" if said else ", the nearest by their texts"
 
-    def _free(self, paths: Sequence[Path]) -> list[str]:
-        """The words that are in no name and no type, and name no relation of the paths."""
-        reading = self._reading
-        taken = {at for one in reading.mentions for at in range(one.first, one.end)}
-        taken.update(*(range(one.first, one.end) for one in reading.types), *(path.used for path in paths))
-        return [token.low for at, token in enumerate(reading.tokens) if at not in taken]
-
     def _dropped(self, paths: Sequence[Path]) -> list[str]:
         """The names that no path begins at."""
         begun = {path.node for path in paths}
         return [one.text for one in self._reading.mentions if begun.isdisjoint(one.nodes)]
 
-    @property
-    def _capitals(self) -> list[int]:
-        """The places of words that look like names but are in none."""
-        if self.language.split("-")[0] in _NOUNS_HAVE_CAPITALS:
-            return []
-        tokens = self._reading.tokens
-        digits = [any(map(str.isdigit, one.text)) for one in tokens]
-        return [at for at in self._reading.words if (at or digits[at]) and tokens[at].text[:1].isupper()]
-
     def _begun(self) -> Iterator[Calls]:
-        """Take the name that begins with what looks like one; of several the end is to ask which is meant."""
-        capitals = set(self._capitals)
+        """Take the one name that begins with what looks like a name; where there are several or none, that is the end.
+
+        What looks so has a capital inside the question, or a digit.
+        """
+        tokens, index = self._reading.tokens, self._skb.text
+        if self.language.split("-")[0] in _NOUNS_HAVE_CAPITALS:
+            return
+        places = (at for at in self._reading.words if at or any(map(str.isdigit, tokens[at].text)))
+        capitals = {at for at in places if tokens[at].text[:1].isupper()}
         for first in sorted(at for at in capitals if at - 1 not in capitals):
-            end = next(at for at in count(first) if at not in capitals)
-            words = self._reading.tokens[first:end]
-            begun = f"Which names begin with “{words[0].text}”?"
-            nodes = self._kb.entities((yield from self._nodes([(_SEARCH, begun, {"query": words[0].text})])))
-            # "Nordic lamp 7" is not Nordic lamp 1.
-            behind = {token.low for token in self._reading.tokens[end : end + 1]}
-            others = [one for one in nodes.values() if one.kind != self._reading.asked]
-            others = [one for one in others if behind.isdisjoint(name_words(one.label)[1:])]
-            named = sorted((one.label, one.id) for one in others if name_words(one.label)[:1] == [words[0].low])
-            spelled = [one for one in named if _abbreviates(name_words(one[0]), [word.low for word in words])]
-            meant = spelled or named
-            if len(meant) == 1 and (spelled or len(words) == 1):
-                text = " ".join(word.text for word in words)
-                mention = Mention(text, first, end, (self._skb.number(meant[0][1]),))
+            word, behind = tokens[first], self._words[first + 1 : first + 2]
+            begun = f"Which names begin with “{word.text}”?"
+            nodes = self._kb.entities((yield from self._nodes([(_SEARCH, begun, {"query": word.text})])))
+            named = sorted(
+                (one.label, one.id)
+                for one in nodes.values()
+                if one.kind != self._reading.asked and name_words(one.label)[:1] == [word.low]
+            )
+            named = [one for one in named if not {*behind} & {*name_words(one[0])[1:]}]  # "Nordic lamp 7" is not lamp 1
+            if len(named) == 1 and first + 1 not in capitals:
+                mention = Mention(word.text, first, first + 1, (self._skb.number(named[0][1]),))
                 mentions = sorted((*self._reading.mentions, mention), key=lambda one: one.first)
-                rest = tuple(at for at in self._reading.words if not first <= at < end)
+                rest = tuple(at for at in self._reading.words if at != first)
                 self._reading = replace(self._reading, mentions=tuple(mentions), words=rest)
-                self._before = f"{meant[0][0]} is meant by “{text}”. "
+                self._before = f"{named[0][0]} is meant by “{word.text}”. "
             elif 0 < len(named) <= _MENTIONS:
-                which = f"“{words[0].text}” may be {' or '.join(label for label, _ in named)}: say which."
+                which = f"“{word.text}” may be {' or '.join(label for label, _ in named)}: say which."
                 yield [(FINISH, which, {"nodes": []})]
+            elif index and not named and not any(map(index.holders, index.words(word.text))):
+                self.decline((), [word.text], self._links())
+                yield [(FINISH, self.note, {"nodes": []})]
 
     def _field(self, nodes: Sequence[str], paths: Sequence[Path]) -> Iterator[Calls]:
         """The value of a field of a few nodes, where it is named by all words that are left over."""
-        known, number = lexicon(self.language), self._skb.number
-        words = [word for word in leftover(self._reading, paths).split() if word not in known.light]
+        number, words = self._skb.number, self.telling(self._left(paths))
         documents = {node: self._skb.documents[number(node)] for node in nodes} if len(nodes) <= _MENTIONS else {}
         for field in dict.fromkeys(chain.from_iterable(documents.values())) if words else ():
             holders = [node for node, document in documents.items() if document.get(field) not in ("", None)]
-            fits = (relevance(known.adjectives.get(word, word), [field])[0] for word in words)
-            if holders and all(fits):
+            if holders and not self.telling(self._left(paths, field)):
                 calls: Calls = [("get_fields", f"“{field}” is asked for.", {"entity_ids": holders, "fields": [field]})]
                 yield calls
                 shown = [self.taken[call.key].observation for call in self.checked(calls) if call.key in self.taken]
                 answer = "\n".join(shown)
                 answer = answer.partition(f"): {field}: ")[2] if len(holders) == 1 else answer
-                self._told |= {*words}
                 of = ", ".join(self._skb.name(number(node)) for node in holders)
-                yield self._finished(f"This is “{field}” of {of}.", paths, holders, answer)
+                yield self._finished(f"This is “{field}” of {of}.", paths, holders, answer, field)
 
     def _hypotheses(self, mentions: Sequence[Mention]) -> list[tuple[Path, ...]]:
         """A path for each mention, all to one type; if that leads nowhere, for each mention but one, and so on."""
@@ -249,7 +230,7 @@ class SkbAgenda(Agenda):
         proposed = [self._proposed(mention) for mention in mentions]
         if len(mentions) == 1 and not any(path.used for paths in proposed[0].values() for path in paths):
             # No word of the question is like a relation's name: look at all that is linked.
-            node, telling = mentions[0].nodes[0], self._telling()
+            node = mentions[0].nodes[0]
             steps = self._schema.paths.steps(self._skb.type(node))
             if not self._reading.asked and self.question.asks not in ("", "person"):  # where, when: a link says so
                 fits = relevance(self.question.hint, [f"{one.relation} {one.target}" for one in steps])
@@ -258,6 +239,7 @@ class SkbAgenda(Agenda):
             asked = self._reading.asked or (kinds.pop() if len(kinds) == 1 else "")
             links = [one for one in steps if one.target == asked]
             begins = {part[0] for one in links for part in name_words(one.relation)}  # "written": wrote
+            telling = self.telling(self._left([Path(node, (), 0.0)]))
             sole = len(links) == 1 and (not telling or any(word[0] in begins for word in telling))
             found.append((Path(node, (links[0] if sole else Step("", "both", asked),), 0.0),))
         for size in range(len(mentions), 0, -1):
@@ -278,12 +260,12 @@ class SkbAgenda(Agenda):
                 found.setdefault(path.target, []).append(path)
         return {kind: sorted(paths, key=lambda path: -path.score)[:_PATHS] for kind, paths in found.items()}
 
-    def _total(self, paths: Sequence[Path], found: Sequence[str]) -> Generator[Calls, None, int]:
-        """The number of all nodes at the end of the paths (without any, of the type), of which some were found."""
-        return len(found) if len(found) < self._schema.listed else (yield from self._number_of(paths))
-
-    def _number_of(self, paths: Sequence[Path]) -> Generator[Calls, None, int]:
-        """The number of all nodes at the end of the paths; without any, of the type."""
+    def _total(self, paths: Sequence[Path], found: Sequence[str] | None = None) -> Generator[Calls, None, int]:
+        """The number of all nodes at the end of the paths, of which some were found; without any, of the type."""
+        if found is not None and len(found) < self._schema.listed:
+            return len(found)
+        if not paths:
+            return self._size(self._reading.asked)
         query = f"SELECT (COUNT(DISTINCT ?x) AS ?number) WHERE {{\n{self._body(paths)}\n}}"
         table = yield from self.queried(query, "How many are there in all?")
         return next((int(cell.value) for row in table.rows for cell in row if cell), 0)
@@ -296,21 +278,40 @@ class SkbAgenda(Agenda):
         total = yield from self._total(paths, found)
         if QUERY not in self._tools:
             return
-        if self._dropped(paths):
-            return
         if self.question.kind == "count":
             yield self._finished("This is their number.", paths, (), str(total))
         if total > ANSWERS or (found and not paths):
             some = f"{len(found):,} of {total:,} are listed." if len(found) < total else f"These are all {total:,}."
-            yield self._finished(some, paths, found)
+            yield self._finished(some, paths, found, "")
+
+    def _best(self, paths: Sequence[Path], found: Sequence[str], lost: str) -> Iterator[Calls]:
+        """What was found, ranked by the words that no path used; ``lost`` is what the paths were tried without."""
+        words, anything = (
+            self.telling(self._left(paths)),
+            any(not step.relation for path in paths for step in path.steps),
+        )
+        ranked = list(found)
+        if text := leftover(self._reading, paths):
+            described = {"text": text, "limit": _BY_TEXT, "among": list(found)}
+            thought = "The question says more of them; looking for what fits that."
+            fitting = yield from self._nodes([(_DESCRIBED, thought, described)], last=True)
+            ranked = [*fitting, *(node for node in found if node not in fitting)]
+        best, told = self._saying(ranked, words)
+        total = yield from self._total(paths, found)
+        fits = f"Nothing fits “{lost}” too." if lost else "This fits the question best."
+        if not (lost or words) and QUERY in self._tools and len(best) == total:
+            fits = f"These are all {total:,}." if total > 1 else "This is the only one."
+        cut = f" {len(best)} of {total:,} are listed{told}." if len(best) < total else ""
+        guess = anything and words == self.telling(self._left(paths, self._text(best[0])))
+        yield self._finished(fits + cut, paths, best, "", self._text(best[0]), all_needed=guess)
 
     def _none(self, paths: Sequence[Path]) -> Iterator[Calls]:
         """The end where each of several paths that are sure has ends, and none is at the end of all."""
-        if len(paths) < 2 or self._query(paths) not in self.seen.rows or not all(map(self._sure, paths)):
+        if len(paths) < 2 or self._query(paths) not in self.rows or not all(map(self._sure, paths)):
             return
         each = []
         for path in paths:
-            each.append(((yield from self._number_of([path])), self._worded([path])))
+            each.append(((yield from self._total([path])), self._worded([path])))
         if all(number for number, _ in each):
             told = "; ".join(f"{worded} ({number:,})" for number, worded in each)
             zero = "0" if self.question.kind == "count" else ""
@@ -330,35 +331,28 @@ class SkbAgenda(Agenda):
         known, kind = lexicon(self.language), self._reading.asked or (paths[0].target if paths else "")
         if not kind and self.question.asks:
             kind = next((one for one in self._schema.types if one.casefold() == self.question.asks), "")
-        free = self._free(paths)
-        total = next((_SUMMED[word] for word in free if word in _SUMMED), "")
+        left = [word.casefold() for word in self._left(paths)]
+        total = next((_SUMMED[word] for word in left if word in _SUMMED), "")
         # A superlative that names a relation of the path compares nothing.
-        compares = any(known.measures.get(word, ()) == self.question.measure for word in free)
+        compares = any(known.measures.get(word, ()) == self.question.measure for word in left)
         if not kind or self.question.kind != "values" or not (total or compares) or self._dropped(paths):
             return
         quantity, order = self.question.measure or ("", "DESC")
         asked = f"SELECT ?field (COUNT(*) AS ?number) (SAMPLE(?value) AS ?one) WHERE {{ {self._of(kind)} ; ?field "
         asked += f"?value {_COMPARABLE} }} GROUP BY ?field ORDER BY DESC(?number)"
         rows = (yield from self.queried(asked, "What do these have that can be compared?")).rows
-        words = [known.adjectives.get(word, word) for word in free]
-        text = " ".join(QUANTITIES.get(word, word) for word in (quantity, *words))
-        fields = [field.value for field, *_ in rows if field]
-        dated = [field.value for field, _, one in rows if field and one and one.value[4:5] == "-"] or fields
+        dated = [place for place, (*_, one) in enumerate(rows) if one and _YEAR.match(one.value)]
+        fields = [row[0].value for row in rows if row[0]]
         names = [unquote(field.rpartition("/")[2]).replace("_", " ").replace(":", " ") for field in fields]
-        fit, field = max(zip(relevance(text, names), fields, strict=True), key=lambda pair: pair[0], default=(0.0, ""))
         body = f"{self._body(paths, kind=kind)}\n  "
-        if fit <= 0 and len(dated) == 1 and quantity in _YEARS and not total:
-            fit, field = 1.0, dated[0]
-        if fit > 0:
-            body += f"?x <{field}> ?value . {_COMPARABLE}"
-            number, name = f"{total or ('MIN' if order == 'ASC' else 'MAX')}(?value)", names[fields.index(field)]
-        elif not quantity and not total and (step := self._counted_links(kind, paths, free)):
+        if (place := self.quantity(names, dated, left)) is not None:
+            body += f"?x <{fields[place]}> ?value . {_COMPARABLE}"
+            number, name = f"{total or ('MIN' if order == 'ASC' else 'MAX')}(?value)", names[place]
+        elif not quantity and not total and (step := self._counted_links(kind, paths, left)):
             linked = f"{self._pattern('?x', step, '?y')} {self._of(step.target, '?y')} ."
             body += linked if order == "DESC" else f"OPTIONAL {{ {linked} }}"
             number, name = "COUNT(DISTINCT ?y)", f"number of {step.target} ({step.relation.replace('_', ' ')})"
         else:
-            texts = [name for name in self._fields(kind) if relevance(text, [name])[0] > 0]
-            self._before += "".join(f"{name} is text. " for name in texts if name not in names)
             return
         counted = "(COUNT(DISTINCT ?x) AS ?n)" if total else "?x"
         query = f"SELECT {counted} ({number} AS ?number) WHERE {{\n{body}\n}}"
@@ -367,54 +361,60 @@ class SkbAgenda(Agenda):
         else:
             query += f" GROUP BY ?x ORDER BY {order}(?number) ?x LIMIT {self._schema.listed}"
         # "top 3", "3 cheapest"
-        wanted = (b if a == "top" else a for a, b in pairwise(free) if a == "top" or b in known.measures)
+        wanted = (b if a == "top" else a for a, b in pairwise(self._words) if a == "top" or b in known.measures)
         first = next((int(word) for word in wanted if word.isdecimal()), 1)
-        rows = (yield from self.queried(query, "This compares them all.")).rows
-        found = [(row[0], row[-1].value) for row in rows if row[0] and row[-1]]
+        found = [
+            (row[0], row[-1].value)
+            for row in (yield from self.queried(query, "This compares them all.")).rows
+            if row[0] and row[-1]
+        ]
         if not found:
             return
         last = found[min(max(first, 1), len(found)) - 1][1]
         listed = [one for place, one in enumerate(found) if place < first or one[1] == last]
         nodes = [cell.entity_id for cell, _ in listed if cell.entity_id]
-        said = " ".join([name, *known.hints.values()])
-        read = [
-            one
-            for one, word in zip(free, words, strict=True)
-            if relevance(QUANTITIES.get(word, word), [said])[0]
-            or any(part.startswith(singular(word)) for part in name_words(name))
-        ]
-        told = self._told | {*_SUMMED, *known.measures, *read, str(first)}
-        if not told.issuperset(self._telling(paths)):
-            return  # what else the question says would be lost
-        self._told = told
-        every = (yield from self._number_of(paths)) if paths else self._size(kind)
+        every = (yield from self._total(paths)) if paths else self._size(kind)
+        read = [name, *known.hints.values(), str(first), *known.measures, *(_SUMMED if total else ())]
+        read += [word for word in left if any(part.startswith(singular(word)) for part in name_words(name))]
         if total:
             amount = float(last)
             answer = f"{round(amount, 2):.12g}" if abs(amount) >= 1 else f"{amount:.3g}"
-            of = f"{found[0][0].value} of {every:,}" if fit > 0 else f"{every:,}"
-            yield self._finished(f"This is their {'sum' if total == 'SUM' else 'mean'}: of {of}.", paths, (), answer)
+            said = f"This is their {'sum' if total == 'SUM' else 'mean'}: of {found[0][0].value} of {every:,}."
+            yield self._finished(said, paths, (), answer, *read)
         names_of = self._kb.named(nodes[:ANSWERS])
         labels = [names_of[node].label for node in nodes[:ANSWERS] if node in names_of]
         more = f" (+{len(nodes) - ANSWERS})" if len(nodes) > ANSWERS else ""
         whole = f" of {every:,}" if len(found) < every else ""
         among = f"{len(found):,}{whole} of type {kind}" if len(found) < self._schema.listed else f"all of type {kind}"
-        fits = f"{'Lowest' if order == 'ASC' else 'Highest'} {name} among {among}."
+        said = f"{'Lowest' if order == 'ASC' else 'Highest'} {name} among {among}."
         values = [f"{label}: {number}" for label, (_, number) in zip(labels, listed, strict=False)]
-        yield self._finished(
-            fits, paths, nodes, f"{', '.join(values if first > 1 else labels)}{more}" + f": {last}" * (first == 1)
-        )
+        answer = f"{', '.join(values)}{more}" if first > 1 else f"{', '.join(labels)}{more}: {last}"
+        yield self._finished(said, paths, nodes, answer, *read)
 
-    def _finished(self, said: str, paths: Sequence[Path], nodes: Sequence[str], answer: str = "") -> Calls:
-        """The end, with how the question was read."""
-        self.understood = self._understood((), paths, nodes[0] if nodes else "")
+    def _finished(
+        self, said: str, paths: Sequence[Path], nodes: Sequence[str], answer: str, *read: str, all_needed: bool = True
+    ) -> Calls:
+        """The end: the answer, or none where a word that changes what is asked was not used.
+
+        ``read`` are texts that stand for words as well, as that of the first node.
+        """
+        uncounted = self.question.kind == "count" and not answer
+        unused = self._left(paths, *(() if uncounted else read))
+        given_up = {word for name in self._dropped(paths) for word in name.split()} if paths else {}
+        lacks = self.telling([word for word in unused if word not in given_up])
+        if uncounted or self.turns(unused) or (all_needed and lacks):
+            self.decline(unused, (), self._links())
+            return [(FINISH, self._before + self.note, {"nodes": []})]
+        text = self._worded(paths) or self._reading.asked.replace("_", " ")
+        self.understood = Understood(text, self.told_words(unused, ""))
         return [(FINISH, self._before + said, {"nodes": list(nodes), "answer": answer})]
 
-    def _counted_links(self, kind: str, paths: Sequence[Path], free: Sequence[str]) -> Step | None:
+    def _counted_links(self, kind: str, paths: Sequence[Path], words: Sequence[str]) -> Step | None:
         """The links of a type that the words name, by their relation or by the type at the other end."""
         kinds = {word.name for word in self._reading.types}
         followed = {step.relation for path in paths for step in path.steps}
         steps = [step for step in self._schema.paths.steps(kind) if step.relation not in followed]
-        stems = tuple(stem for word in free if len(stem := singular(word)) >= _STEM)
+        stems = tuple(stem for word in words if len(stem := singular(word)) >= _STEM)
         scores = [
             2 * any(word.startswith(stems) for word in name_words(step.relation)) + (step.target in kinds)
             for step in steps
@@ -429,30 +429,17 @@ class SkbAgenda(Agenda):
             return (
                 yield from self._nodes([(QUERY, thought if paths else "Listing them.", {"query": self._query(paths)})])
             )
-        ends: list[list[str]] = []
+        both: list[str] | None = None
         for path in paths:
-            ends.append((yield from self._walk(path, leftover(self._reading, paths))))
-        both = [node for node in ends[0] if all(node in other for other in ends[1:])] if ends else []
-        return self._of_type(both, paths[0].target if paths else "")
-
-    def _walk(self, path: Path, text: str) -> Generator[Calls, None, list[str]]:
-        """Follow a path from node to node; from the second step on, from the first few nodes found."""
-        ends, thought = [self._skb.id(path.node)], f"{self._worded([path])}: following it."
-        for number, step in enumerate(path.steps, 1):
-            given = {"query": text if number == len(path.steps) else "", "relation": step.relation}
-            given["direction"] = step.direction
-            calls: Calls = [(_FOLLOW, thought, {**given, "entity_id": node}) for node in ends[:_PATHS]]
-            ends = list(dict.fromkeys((yield from self._nodes(calls))))
-        return ends
-
-    def _ranked(self, paths: Sequence[Path], found: Sequence[str]) -> Generator[Calls, None, list[str]]:
-        """What was found, ranked by the words that no path used."""
-        if not (text := leftover(self._reading, paths)):
-            return list(found)
-        described = {"text": text, "limit": _BY_TEXT, "among": list(found)}
-        thought = "The question says more of them; looking for what fits that."
-        fitting = yield from self._nodes([(_DESCRIBED, thought, described)], last=True)
-        return [*fitting, *(node for node in found if node not in fitting)]
+            ends, text = [self._skb.id(path.node)], leftover(self._reading, paths)
+            for number, step in enumerate(path.steps, 1):  # from the second step on, from the first few nodes found
+                given = {"query": text if number == len(path.steps) else "", "relation": step.relation}
+                given["direction"] = step.direction
+                thought = f"{self._worded([path])}: following it."
+                calls: Calls = [(_FOLLOW, thought, {**given, "entity_id": node}) for node in ends[:_PATHS]]
+                ends = list(dict.fromkeys((yield from self._nodes(calls))))
+            both = ends if both is None else [node for node in both if node in ends]
+        return self._of_type(both or [], paths[0].target if paths else "")
 
     def _by_text_alone(self) -> Iterator[Calls]:
         """What a question without a usable name describes."""
@@ -463,84 +450,29 @@ class SkbAgenda(Agenda):
         described = {"text": text, "node_type": asked, "limit": ANSWERS}
         shown = (yield from self._nodes([(_DESCRIBED, thought, described)], last=True)) if text else []
         if found := self._of_type(shown, asked):
-            words = [*self._telling(), *(reading.tokens[at].low for at in named)]
+            words = self.telling(self._left(()))
             found, _ = self._saying(found, words)
             held = ", ".join(f"“{word}”: {index.holders(word):,}" for word in words) if index else ""
             fits = f"The closest by their words, not checked as facts: {len(found)} of {self._size(asked):,}."
-            yield self._end(f"{fits} Texts with {held}." if held else fits, found, reading.mentions, ())
+            said = f"{fits} Texts with {held}." if held else fits
+            # "products with reviews about X" are no texts
+            guess = reading.types and words == self.telling(self._left((), self._text(found[0])))
+            yield self._finished(said, (), found, "", self._text(found[0]), all_needed=bool(guess))
 
-    def _end(self, fits: str, found: Sequence[str], mentions: Sequence[Mention], paths: Sequence[Path]) -> Calls:
-        """The end: the nodes, or none where a name is nowhere, or a word that changes what is asked was not used."""
-        self.understood = read = self._understood(mentions, paths, found[0])
-        if unknown := self._names_nowhere(read.unused):
-            return [(FINISH, f"Nothing here is called “{' '.join(unknown)}”, and no text says so.", {"nodes": []})]
-        reading = self._reading
-        free, telling = self._free(paths), self._telling(paths)
-        said = {word.lower() for word in read.unused}
-        grammar = set(free) - {reading.tokens[at].low for at in reading.words}
-        strict = [one.casefold().split() for one in self.question.strict]
-        strict += [["after", str(year)] for bound, year in self.question.years if bound != "="]
-        passed = {
-            word for one in strict if len(one) > 1 for word in one
-        } | _SUMMED.keys()  # of a bound, whatever texts say
-        stated = self._skb.documents[self._skb.number(found[0])].items() if paths else ()
-        numbers = {word for name, value in stated if isinstance(value, int | float) for word in name_words(name)}
-        changing = _OPERATORS.union(*strict) & (said | grammar | passed & set(free)) | numbers.intersection(telling)
-        anything = any(not step.relation for path in paths for step in path.steps)
-        of_others = reading.types and not paths  # "products with reviews about X" are no texts
-        guessed = telling and (anything or of_others) and said.issuperset(telling)
-        guessed = guessed or (telling and anything and reading.tokens[0].low == "what")
-        if guessed or self.question.kind == "count" or changing:
-            unread = [one for one in free if one in changing or one in said.intersection(telling)]
-            left = list(dict.fromkeys(one for one in unread or free if one in unread or one in telling))
-            left += self._dropped(paths) if self.question.kind == "count" else []
-            computes = _SUMMED.keys() | lexicon(self.language).measures.keys()
-            here = " in this question" if left and computes.issuperset(left) else ""
-            why = " and ".join(f"“{one}”" for one in left) or "it"
-            why += f" {'were' if len(left) > 1 else 'was'} not understood{here}"
-            why = f"{self._before}This cannot be answered: {why}.{self._linked(mentions)}"
-            return [(FINISH, why, {"nodes": []})]
-        return [(FINISH, self._before + fits, {"nodes": list(found[:ANSWERS])})]
-
-    def _linked(self, mentions: Sequence[Mention]) -> str:
-        """By what the type that is asked for, or that of the first name, is linked; what may be asked instead."""
+    def _links(self) -> list[str]:
+        """By what the type that is asked for, or that of the first name, is linked, and its fields; some of each."""
+        mentions = self._reading.mentions
         kind = self._reading.asked or (self._skb.type(mentions[0].nodes[0]) if mentions else "")
         links = dict.fromkeys(step.relation.replace("_", " ") for step in self._schema.paths.steps(kind))
-        told = (("Links", links), ("Fields", self._fields(kind)))
-        return "".join(f" {what} of {kind}: {', '.join(list(names)[:_LINKS])}." for what, names in told if names)
-
-    def _fields(self, kind: str) -> dict[str, None]:
-        """The fields that the first nodes of a type have."""
         start, end = self._skb.type_range(kind) if kind else (0, 0)
-        some = range(start, min(end, start + _BY_TEXT))
-        stated = chain.from_iterable(self._skb.documents[node].items() for node in some)
-        return dict.fromkeys(name for name, value in stated if value not in ("", None))
+        stated = chain.from_iterable(self._skb.documents[node].items() for node in range(start, end)[:_BY_TEXT])
+        fields = dict.fromkeys(name for name, value in stated if value not in ("", None))
+        return [*dict.fromkeys([*list(links)[:_LINKS], *list(fields)[:_LINKS]])]
 
-    def _understood(self, mentions: Sequence[Mention], paths: Sequence[Path], first: str) -> Understood:
-        """How the question is read, as in ``instrument → made by → person → born in → Little Mew``.
-
-        ``unused`` are names that no path begins at, and words that name no relation of a path and that the document of
-        the first node does not have, in the question's order.
-        """
-        reading, started = self._reading, {path.node for path in paths}
-        used = {place for path in paths for place in path.used}
-        known, document = lexicon(self.language), fold(self._kb.get_entry(first).document) if first else ""
-        light = self._told | (known.light - known.adjectives.keys())
-
-        def says(text: str) -> bool:
-            words = [word for word in content_words(fold(text)) if len(word) < _COMPOUND or word not in document]
-            return not any(relevance(word, [document])[0] == 0 for word in words)
-
-        begun = [one for one in mentions if one.end > one.first and started.isdisjoint(one.nodes)]
-        places = {one.first: one.text for one in begun if paths or not says(one.text)}
-        for place in reading.words:
-            token = reading.tokens[place]
-            if place not in used and token.low not in light and not says(token.low):
-                places[place] = token.text
-        return Understood(
-            self._worded(paths) or reading.asked.replace("_", " "),
-            tuple(dict.fromkeys(text for _, text in sorted(places.items()))),
-        )
+    def _text(self, node: str) -> str:
+        """A node's name and the values of its fields."""
+        number = self._skb.number(node)
+        return fold(" ".join(map(str, (self._skb.name(number), *self._skb.documents[number].values()))))
 
     def _worded(self, paths: Sequence[Path]) -> str:
         """Paths from their ends back to the names, as in ``house → owns → Ann Reed``."""
@@ -551,11 +483,6 @@ class SkbAgenda(Agenda):
                 parts += [step.relation.replace("_", " ") or "anything", step.target.replace("_", " ") or "?"]
             ways.append(" → ".join(reversed(parts)))
         return "; ".join(ways)
-
-    def _names_nowhere(self, unused: Sequence[str]) -> list[str]:
-        """Words left out that look like names, and that neither a name nor a document here has."""
-        text, names = self._skb.text, [self._reading.tokens[place].text for place in self._capitals]
-        return [one for one in names if one in unused and text and not any(map(text.holders, text.words(one)))]
 
     def _size(self, kind: str) -> int:
         """The number of nodes of a type; without one, of all."""

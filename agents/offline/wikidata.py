@@ -1,27 +1,24 @@
 """The policy for knowledge bases with Wikidata's model: search, look, try queries until one has rows, finish.
 
 It links the question's names, ranks properties against its other words, and reads from the observations what a model
-would see there; it knows no facts. Which queries it can write says ``Reading.hypotheses``.
+would see there; it knows no facts. Which queries it can write says ``WikidataAgenda.hypotheses``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, groupby, pairwise
-from typing import NamedTuple
-
-from rapidfuzz import fuzz
+from itertools import chain, pairwise
+from typing import Literal, NamedTuple
 
 from kbnav.agents.common.state import State
-from kbnav.agents.offline.observations import Seen, SeenEdge, facts, parts, value_kind
-from kbnav.agents.offline.policy import FITS, Agenda, Calls, best_of
+from kbnav.agents.offline.policy import FITS, NOTHING, Agenda, Calls, best_of, kept_of, with_names
 from kbnav.answers.language import fold, lexicon, reads, singular
 from kbnav.answers.parsing import Phrase, Question, read_question
 from kbnav.answers.relevance import content_words, fit, relevance
-from kbnav.knowledge.base import Entity, Qualifier, SearchResult, is_mirror
+from kbnav.knowledge.base import Entity, Entry, Neighborhood, Qualifier, SearchResult, Statement, Value, is_mirror
 from kbnav.knowledge.sparql.vocabulary import (
     BIRTH,
     DEATH,
@@ -39,7 +36,7 @@ from kbnav.runs.trajectory import FINISH, QUERY, Doubt, Turn, Understood
 from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 
-_SEARCHES, _SECOND_SEARCHES, _QUERIES, _RELATIONS = 4, 2, 8, 3
+_SEARCHES, _QUERIES, _RELATIONS = 4, 8, 3
 _ENOUGH = 0.35
 """Score of a relation that is tried."""
 _LIKELY, _SURE = 0.2, 1.0
@@ -62,7 +59,20 @@ _KINDS = {"time": "time", "number": "number", "person": "item", "place": "item"}
 """Kinds of the values that answer what is asked."""
 _CLASS_PATH = re.compile(r"wdt:P\d+\* wd:Q\d+")
 """The end of a path to a class and what is above it."""
-_OF_CLASS = re.compile(r"\?answer (?:\(?wdt:P\d+(?:\|wdt:P\d+)*\)?)/wdt:P\d+\* wd:(Q\d+)")
+
+
+def value_kind(value: Value) -> Literal["item", "time", "number", "text", ""]:
+    """Of what kind a value is; empty where none was seen."""
+    if value.id or not value.text:
+        return "item" if value.id else ""
+    if value.special or value.datatype == "time":
+        return "text" if value.special else "time"
+    return "number" if value.datatype in ("quantity", "decimal", "integer", "double") else "text"
+
+
+def facts_of(edge: Statement) -> tuple[Statement | Qualifier, ...]:
+    """A statement and its qualifiers."""
+    return (edge, *edge.qualifiers)
 
 
 @dataclass(frozen=True)
@@ -108,20 +118,22 @@ class Relation:
     property_id: str
     label: str
     direction: str
-    edges: tuple[SeenEdge, ...] = ()
-    datatype: str = ""
+    edges: tuple[Statement, ...] = ()
     score: float = 0.0
 
     @property
     def kinds(self) -> frozenset[str]:
-        """Kinds of the values seen; of the property's datatype where none was."""
-        by_type = {"wikibase-item": "item", "quantity": "number"}.get(self.datatype, self.datatype)
-        return frozenset(kind for edge in self.edges if (kind := value_kind(edge.value))) or frozenset({by_type})
+        """Kinds of the values seen; items where none was."""
+        return frozenset(kind for edge in self.edges if (kind := value_kind(edge.value))) or frozenset({"item"})
 
     def triple(self, other: str = "?answer") -> str:
         """It as a pattern."""
         one, two = (f"wd:{self.entity}", other) if self.direction == "out" else (other, f"wd:{self.entity}")
         return f"{one} wdt:{self.property_id} {two} ."
+
+    def statement(self, other: str = "?answer") -> str:
+        """It as a pattern of a statement, which may go on."""
+        return re.sub(r"wdt:(P\d+) (\S+) \.", r"p:\1 ?statement . ?statement ps:\1 \2", self.triple(other))
 
 
 class Hypothesis(NamedTuple):
@@ -141,47 +153,6 @@ def searched_as(phrase: Phrase) -> str:
     return singular(phrase.text) if phrase.noun and phrase.text.isascii() and len(phrase.text) > 3 else phrase.text
 
 
-def leftovers(phrase: Phrase, search: SearchResult | None, language: str) -> list[Phrase]:
-    """What to search for next: words that no part of the search matched.
-
-    Where nothing matched in a language with endings, the phrase without its last letter: names are found by their
-    beginning.
-    """
-    text, known = phrase.text.split(), lexicon(language)
-    saying = [word for word in text if fold(word) not in known.light] or text
-    if search is None or search.rung == "exact":
-        return []
-    if search.rung in ("none", "fulltext"):
-        if known.inflected and len(text[-1]) > 3:
-            return [Phrase(phrase.text[:-1], phrase.named, phrase.noun)]
-        return [Phrase(saying[-1], phrase.named, phrase.noun and saying[-1] == text[0])] * (len(text) > 1)
-    matched = tuple(word for part in parts(phrase.text, search) for word in fold(part).split())
-    runs = [" ".join(run) for found, run in groupby(text, lambda word: fold(word).startswith(matched)) if not found]
-    runs = [run for run in runs if not {*map(fold, run.split())} <= known.light | known.function]
-    return [Phrase(run, run[:1].isupper() and phrase.named) for run in runs if len(run) > 1 or not run.isascii()]
-
-
-def segments(phrases: Sequence[Phrase], seen: Seen) -> list[Segment]:
-    """Phrases cut to the parts that were found, in the order of the question; those not found are kept as they are."""
-    cut: dict[str, Segment] = {}
-    for phrase in phrases:
-        search = seen.searches.get(searched_as(phrase))
-        if search is None:
-            continue
-        matched = parts(phrase.text, search) if search.rung == "shorter" else (phrase.text,)
-        several = len(matched) > 1
-        whose: dict[str, tuple[list[Entity], list[Entity]]] = {part: ([], []) for part in matched}
-        for hit in (*search.entities, *search.properties):  # a hit belongs to the part whose words its label has
-            alike = [fuzz.token_set_ratio(fold(part), fold(hit.label)) // 10 for part in matched]
-            whose[matched[alike.index(max(alike))]][hit in search.properties].append(hit)
-        for part, (items, properties) in whose.items():
-            named = phrase.named and (not several or any(char.isupper() for char in part))
-            noun = phrase.noun and (not several or fold(searched_as(phrase)).startswith(fold(part)))
-            if not several or fold(part) not in cut:
-                cut[fold(part)] = Segment(part, named, noun, search.rung, tuple(items), tuple(properties))
-    return list(cut.values())
-
-
 def property_hits(cut: Sequence[Segment]) -> dict[str, tuple[Entity, float]]:
     """Properties by id with a score of at most 1.5, the likeliest first."""
     hits: dict[str, tuple[Entity, float]] = {}
@@ -195,32 +166,177 @@ def property_hits(cut: Sequence[Segment]) -> dict[str, tuple[Entity, float]]:
     return dict(sorted(hits.items(), key=lambda hit: -hit[1][1]))
 
 
-@dataclass(frozen=True)
-class Reading:
-    """A question with everything its phrases were found to be; ``names`` are the segments with items, surest first."""
+class WikidataAgenda(Agenda):
+    """Searches, look-ups, queries and the finish for one question of a Wikibase; ``words`` are its vocabulary."""
 
-    question: Question
-    segments: tuple[Segment, ...]
-    names: tuple[Segment, ...]
-    seen: Seen
-    last: Turn | None
-    words: Vocabulary
+    segments: Sequence[Segment] = ()
+    """The phrases cut to the parts that were found, in the order of the question, and what a pronoun stands for."""
+    names: Sequence[Segment] = ()
+    """Those with items, surest first."""
 
-    @classmethod
-    def of(
-        cls, question: Question, phrases: Sequence[Phrase], seen: Seen, history: Sequence[Turn], words: Vocabulary
-    ) -> Reading:
-        """Link the phrases, and a pronoun to what the last turn was about."""
-        cut = segments(phrases, seen)
-        classes = {segment.best for segment in cut if segment.noun and segment.items}
-        named = [segment for segment in cut if segment.items and not segment.noun and segment.best not in classes]
-        unique = {segment.best: segment for segment in sorted(named, key=lambda segment: segment.score)}
-        names = sorted(unique.values(), key=lambda segment: -segment.score)
-        last = next((turn for turn in reversed(history) if turn.outcome.query), None)
-        if last and question.pronoun and (before := _referents(last, question.pronoun, words, seen)):
-            names.insert(0, Segment(before[0].label, named=True, items=before))
-            cut.append(names[0])
-        return cls(question, tuple(cut), tuple(names), seen, last, words)
+    def __init__(self, toolbox: Toolbox, words: Vocabulary, state: State, context: Context) -> None:
+        super().__init__(toolbox, state, context)
+        self.words = words
+        self.last = next((turn for turn in reversed(state["history"]) if turn.outcome.query), None)
+        self.tried = set[str]()
+        left_out = not self.question.phrases and not _US.search(self.question.text)
+        if self.last and left_out and (self.question.asks or self.question.kind == "count"):
+            self.question = replace(self.question, phrases=read_question(self.last.question, self.language).phrases)
+            self.tried = {self.last.outcome.query}  # "and where?" is no longer who it was
+
+    def calls(self) -> Iterator[Calls]:
+        """See ``Agenda``."""
+        refused = yield from self._tried()
+        found = {phrase.text: self._found(phrase) for phrase in self.question.phrases}
+        lost = [text for text, search in found.items() if search and search.rung == "none"]
+        self.decline(refused or (() if lost else self.question.strict), lost)
+        if self.state["history"] and self.question.pronoun == "many":
+            self.note = _SEVERAL
+        elif none := self._valueless():
+            self.note = f"{none}."
+
+    def _tried(self) -> Generator[Calls, None, tuple[str, ...]]:
+        """Search, look, and query; at the end the words that the first query left out, where they were too many."""
+        question, length = self.question, len(self.state["path"])
+        refused: tuple[str, ...] = ()
+        extra = [Phrase(one) for one in (question.measure or ())[:1] if one not in ("", "date")]
+        first = sorted(dict.fromkeys([*question.phrases, *extra]), key=lambda phrase: not phrase.named)[:_SEARCHES]
+        yield [("search_entities", f"Looking up “{one.text}”.", {"query": searched_as(one)}) for one in first]
+        self.question = self._split(first)
+        rest = [phrase for phrase in self.question.phrases if self.telling(phrase.text.split())]
+        second = [phrase for phrase in rest if not self._found(phrase)][:_SEARCHES]
+        again = "Looking up what no search has found yet."
+        yield [("search_entities", again, {"query": searched_as(phrase)}) for phrase in second]
+        self._link(extra)
+        sure = [name for name in self.names[:2] if name.score >= _SURE] or self.names[:1]
+        # Two sure names together, else the surest; then the next; then none.
+        for focus in (*filter(None, (sure, self.names[len(sure) :][:1])), ()):
+            if length < self.room:
+                yield [lookup for place, name in enumerate(focus) for lookup in self._lookups(name)[: 2 - place]]
+            for one in self.hypotheses(focus):
+                probe = one.probe
+                if probe in self.tried:
+                    continue
+                self.tried.add(probe)
+                if probe not in self.rows:
+                    if length >= self.room or len(self.rows) >= _QUERIES:
+                        return refused
+                    yield [(QUERY, one.thought, {"query": probe})]
+                about = {name.best for name in focus if f"wd:{name.best} " in probe}
+                rows = self.rows.get(probe, 0)
+                if not rows or (rows == 1 and about.intersection(self._items(probe))):  # it is its own answer
+                    continue
+                unused = self.unused(*self._stated_by(probe), probe)
+                if self._lacks(probe, unused):
+                    refused = refused or unused
+                    continue
+                compared = "?value" in probe
+                doubts = (yield from self.parted(one.whole, compared=compared)) if one.whole else ()
+                final = one.final or probe
+                yield [(QUERY, "That has rows; the question is how many they are.", {"query": final})]
+                number = next((step.result for step in self.steps if step.query == final and step.rows), 0)
+                if number:
+                    all_counts = "COUNT(" in final or "ORDER BY" in probe
+                    copy = [Doubt("copy")] if all_counts and is_mirror(self.context.kb.state()) else []
+                    self.understood = Understood(unused=self.told_words(unused, probe), doubts=(*doubts, *copy))
+                    yield [(FINISH, FITS, {"result": number, "answer": self._sentence(probe)})]
+        return refused
+
+    def _found(self, phrase: Phrase) -> SearchResult | None:
+        """What the search for a phrase found; None where there was none."""
+        return self.searches.get(searched_as(phrase))
+
+    def _split(self, searched: Sequence[Phrase]) -> Question:
+        """The question with phrases that were not found cut to the parts that were; the rest is to be searched for.
+
+        Of what was not found at all the last word is cut off, or, in a language with endings, the last letter: names
+        are found by their beginning.
+        """
+        names, whole = list[str](), set[Phrase]()
+        for phrase in searched:
+            found = self._found(phrase) or NOTHING
+            if found.rung == "exact":
+                whole.add(phrase)
+            names += [name for one in (*found.entities, *found.properties) for name in (one.label, one.alias)]
+            names += found.matched.split(" | ") if found.rung == "shorter" else ()
+        phrases = [replace(one, whole=True) if one in whole else one for one in self.question.phrases]
+        question = with_names(replace(self.question, phrases=tuple(phrases)), names, self.language)
+        cut = list[Phrase]()
+        for one in question.phrases:
+            *others, last = one.text.split()
+            if one not in searched or (self._found(one) or NOTHING).rung not in ("none", "fulltext"):
+                cut.append(one)
+            elif lexicon(self.language).inflected:
+                cut.append(replace(one, text=one.text[:-1]))
+            else:
+                rest = [replace(one, text=" ".join(others))] if others else []
+                cut += [*rest, Phrase(last, one.named, one.noun and not rest)]
+        return replace(question, phrases=tuple(cut))
+
+    def _link(self, extra: Sequence[Phrase]) -> None:
+        """Link the phrases to what was found, and a pronoun to what the last turn was about."""
+        cut: dict[str, Segment] = {}
+        for phrase in dict.fromkeys((*self.question.phrases, *extra)):
+            if search := self._found(phrase):
+                named = Segment(phrase.text, phrase.named, phrase.noun, search.rung, search.entities, search.properties)
+                cut.setdefault(fold(phrase.text), named)
+        classes = {segment.best for segment in cut.values() if segment.noun and segment.items}
+        linked = [one for one in cut.values() if one.items and not one.noun and one.best not in classes]
+        unique = {segment.best: segment for segment in sorted(linked, key=lambda segment: segment.score)}
+        self.names = sorted(unique.values(), key=lambda segment: -segment.score)
+        self.segments = list(cut.values())
+        if self.last and self.question.pronoun and (before := self._referents(self.last, self.question.pronoun)):
+            meant = Segment(before[0].label, named=True, items=before)
+            self.names, self.segments = [meant, *self.names], [*self.segments, meant]
+
+    def _lookups(self, focus: Segment) -> Calls:
+        name, entity = focus.text, focus.best
+        rest = " ".join(segment.text for segment in self.besides(focus))
+        incoming = {"entity_id": entity, "query": rest or name, "direction": "in"}
+        return [
+            ("get_entry", f"{name} may be {entity}; reading what is stated of it.", {"entity_id": entity}),
+            ("search_neighbors", f"Looking at what points to {entity} and fits the question's other words.", incoming),
+        ]
+
+    @cached_property
+    def edges(self) -> Mapping[tuple[str, str], list[Statement]]:
+        """Statements that leave ("out") and reach ("in") the entities that were looked at, by entity and direction."""
+        found: dict[tuple[str, str], list[Statement]] = {}
+        for step in (*self.steps_of("get_entry"), *self.steps_of("search_neighbors")):
+            entity, data = str(step.call.arguments["entity_id"]), self.data_of(step)
+            if isinstance(data, Entry):
+                found.setdefault((entity, "out"), []).extend(data.statements)
+            elif isinstance(data, Neighborhood):
+                for edge in data.edges:
+                    found.setdefault((entity, edge.direction), []).append(Statement(edge.relation, edge.neighbor))
+        return found
+
+    def _out(self, *entities: str) -> list[Statement]:
+        """What is stated of some entities."""
+        return [edge for one in entities for edge in self.edges.get((one, "out"), ())]
+
+    def _items(self, query: str) -> list[str]:
+        """The entities in the result of a query."""
+        table = self.table(query)
+        return list(dict.fromkeys(one for row in table.rows for cell in row if (one := table.entity(cell))))
+
+    def _referents(self, last: Turn, pronoun: str) -> tuple[Entity, ...]:
+        """What a pronoun may stand for: what the last turn was about, or its answer.
+
+        "She" and "he" are the first of them of that gender; else the answer, where its gender is not stated.
+        """
+        words, about, answers = self.words, _asked_about(last)[:2], self._items(last.outcome.query)
+        if pronoun == "many":  # one of several is not what "they" means
+            about, answers = [], answers if len(answers) == 1 else []
+        order = list(dict.fromkeys([*about, *answers[: 1 if pronoun == "any" else _PEOPLE]]))
+        if order and (wanted := words.of({"m": MALE, "f": FEMALE}.get(pronoun, ""))):
+            listed = " ".join(f"wd:{item}" for item in order)
+            table = self.table(f"SELECT ?one ?of WHERE {{ VALUES ?one {{ {listed} }} ?one wdt:{words.of(SEX)} ?of . }}")
+            genders = {table.entity(one): table.entity(gender) for one, gender in table.rows}
+            fitting = [item for item in order if genders.get(item) == wanted]
+            order = fitting or [item for item in answers[:1] if item not in genders]
+        names = self.context.kb.labels(order, language=self.language)
+        return tuple(Entity(item, names.get(item, item)) for item in order)
 
     def besides(self, *named: Segment) -> list[Segment]:
         """The other segments, less those within the names."""
@@ -259,17 +375,22 @@ class Reading:
     def hypotheses(self, focus: Sequence[Segment]) -> Iterator[Hypothesis]:
         """Queries about the entities in focus (none: about a class only), which have been looked at.
 
-        The most specific come first: the last question about another name, a superlative, a qualifier, a text that is a
-        value, values narrowed by a second name or class or followed further, members, values. None compares two things.
+        The most specific come first: the last question about another name, what a name is, a superlative, a qualifier,
+        a text that is a value, values narrowed by a second name or class or followed further, members, values. None
+        compares two things.
         """
         question = self.question
         if question.comparative or any(" " in one for one in question.strict):
             return
-        if self.last and len(focus) == 1 and not question.pronoun and not self.besides(focus[0]):
-            about = _asked_about(self.last)
-            if len(about) == 1:
+        if len(focus) == 1 and not question.pronoun and not self.besides(focus[0]):
+            about = _asked_about(self.last) if self.last else []
+            if self.last and len(about) == 1:
                 again = re.sub(rf"\bwd:{about[0]}\b", f"wd:{focus[0].best}", self.last.outcome.query)
                 yield Hypothesis(again, f"The last question again, about {focus[0].text}.")
+            elif re.fullmatch(rf"{_WHAT}{re.escape(focus[0].text)}\W*", question.text):
+                for code in dict.fromkeys((self.language, "en")):
+                    told = f'wd:{focus[0].best} schema:description ?text . FILTER(LANG(?text) = "{code}")'
+                    yield Hypothesis(f"SELECT (STR(?text) AS ?answer) WHERE {{ {told} }}", "Reading what it is.")
         if self.kind and (question.measure or question.years):
             yield from self._compared(focus)
         ranked = sorted((one for name in focus for one in self._relations(name)), key=lambda one: -one.score)
@@ -277,11 +398,12 @@ class Reading:
             if focus:
                 yield from self._checks(focus[0], ranked)
             return
+        for relation in ranked[:_RELATIONS]:
+            yield from self._in_year(relation)
         for one in focus:
             yield from self._qualified(one)
             yield from self._literals(one)
         for relation in ranked[:_RELATIONS]:
-            yield from self._dated(relation)
             if "item" in relation.kinds:
                 yield from self._narrowed(relation, next(one for one in focus if one.best == relation.entity))
         yield from self._members(focus)
@@ -297,40 +419,33 @@ class Reading:
         """
         question, cut = self.question, self.besides(focus)
         noun = not question.asks and any(one.noun and one.items and not one.properties for one in cut)
-        hits, wanted = property_hits(cut), _KINDS.get(question.asks, "")
-        groups: dict[tuple[str, str], list[SeenEdge]] = {}
-        for edge in self.seen.edges.get(focus.best, []):
-            groups.setdefault((edge.property.id, edge.direction), []).append(edge)
-        for name, (hit, _) in hits.items():
+        wanted, classes = _KINDS.get(question.asks, ""), self.words.each((INSTANCE_OF, SUBCLASS_OF))
+        heard = {"out": cut, "in": [one for one in cut if not one.noun]}  # "which countries" are no things of a country
+        hits = {way: property_hits(said) for way, said in heard.items()}
+        groups: dict[tuple[str, str], list[Statement]] = {}
+        for way in heard:
+            for edge in self.edges.get((focus.best, way), ()):
+                groups.setdefault((edge.property.id, way), []).append(edge)
+        for name, (hit, _) in hits["in"].items():
             if groups.keys().isdisjoint({(name, "out"), (name, "in")}) and hit.datatype == "wikibase-item":
                 groups[name, "in"] = []
-        labels = [edges[0].property.label if edges else hits[key[0]][0].label for key, edges in groups.items()]
-        texts = [one.text for one in cut]
-        verbs = [" ".join(one.text.split()[one.noun :]) for one in cut]  # "which countries" are no things of a country
-        links, fits = (
-            property_hits([one for one in cut if not one.noun]),
-            fit(f"{' '.join(texts)} {question.hint}", labels),
-        )
-        fits_in = fit(f"{' '.join(verbs)} {question.hint}", labels)
-        for ((name, direction), edges), label, *both in zip(groups.items(), labels, fits, fits_in, strict=True):
-            datatype, found = (hits[name][0].datatype, hits[name][1]) if name in hits else ("", 0.0)
-            score = both[direction == "in"]
-            if direction == "in" and name in hits and name not in links:
-                continue
-            relation = Relation(focus.best, name, label, direction, tuple(edges), datatype)
+        labels = [edges[0].property.label if edges else hits["in"][key[0]][0].label for key, edges in groups.items()]
+        words = {way: " ".join([*(one.text for one in said), question.hint]) for way, said in heard.items()}
+        fits = {way: fit(text, labels) for way, text in words.items()}
+        for place, ((name, way), edges) in enumerate(groups.items()):
+            relation = Relation(focus.best, name, labels[place], way, tuple(edges))
+            score = fits[way][place] + hits[way].get(name, (None, 0.0))[1]
             dated = wanted == "time" and "time" in relation.kinds
-            score += found
-            if score > 0 or dated:
-                if wanted:
-                    named = question.asks != "place" or any(relevance(fold(question.hint), [fold(label)]))
-                    score += 0.4 if named and wanted in relation.kinds else -0.4
-                score -= 0.6 * (not edges) + 0.5 * (name in self.words.each((INSTANCE_OF, SUBCLASS_OF)))
-                fitting = dated if wanted == "time" else wanted != "item" or relation.kinds != {"time"}
-                answers = fitting or question.kind == "yes-no" or not edges
-                if noun and edges and relation.kinds.isdisjoint({"item", ""}):
-                    continue  # members of a class are asked for
-                if score >= _ENOUGH and answers:
-                    yield replace(relation, score=score)
+            total = score - 0.6 * (not edges) - 0.5 * (name in classes)
+            if wanted:
+                named = question.asks != "place" or any(relevance(fold(question.hint), [fold(relation.label)]))
+                total += 0.4 if named and wanted in relation.kinds else -0.4
+            fitting = dated if wanted == "time" else wanted != "item" or relation.kinds != {"time"}
+            if noun and edges and "item" not in relation.kinds:
+                continue  # members of a class are asked for
+            answers = fitting or not edges or question.kind == "yes-no"
+            if answers and total >= _ENOUGH and (score > 0 or dated):
+                yield replace(relation, score=total)
 
     def _narrowed(self, relation: Relation, name: Segment) -> Iterator[Hypothesis]:
         """Of what a relation links: what a second name is linked to; what is of the class; what lies further on."""
@@ -346,13 +461,13 @@ class Reading:
         elif self.kind:
             thought = f"{label} fits the question; only members of the class {self.kind} are asked for."
             members = self._values(f"{triple} {self._of_kind} .", thought)
-            yield members._replace(whole=_whole(triple, f"{self._of_kind} ."))
+            yield members._replace(whole=kept_of(triple, f"{self._of_kind} ."))
         yield from self._chains(relation, name)
 
     def _chains(self, first: Relation, name: Segment) -> Iterator[Hypothesis]:
         """Paths over the further properties that the question names, the nearest to the name first."""
         last = {"time": "time", "person": "wikibase-item", "place": "wikibase-item"}.get(self.question.asks, "")
-        place, path = self.segments.index(name), list[list[Entity]]()
+        place, path = self.segments.index(name), list[tuple[list[Entity], bool]]()
         for segment in sorted(self.besides(name), key=lambda one: (one.noun, abs(self.segments.index(one) - place))):
             hits = property_hits([segment])
             if first.property_id in hits or any(relevance(fold(segment.text), [fold(first.label)])):
@@ -361,13 +476,13 @@ class Reading:
             fits = [found for found, score in hits.values() if score >= 0.6]
             by_name = [one for one in fits if fold(segment.text) in (fold(one.label), fold(one.alias))]
             fits = by_name if segment.noun else [one for one in fits if one.datatype != "string" or one in by_name]
-            path += [fits] if fits else []
+            path += [(fits, segment.noun)] if fits else []
         for length in range(len(path), 0, -1) if first.edges else ():
             kinds = [*["wikibase-item"] * (length - 1), last]
             pairs = zip(path, kinds, strict=False)
-            fitting = ([found for found in fits if kind in ("", found.datatype)] for fits, kind in pairs)
+            fitting = ([found for found in fits if kind in ("", found.datatype)] for (fits, _), kind in pairs)
             taken = [some[0] for some in fitting if some]
-            if len(taken) == length:
+            if len(taken) == length and (last or path[length - 1][1]):  # the last is what is asked for
                 onwards = "/".join(f"wdt:{step.id}" for step in taken)
                 names = ", then ".join([first.label, *(step.label for step in taken)])
                 pattern = f"{first.triple('?between')} ?between {onwards} ?answer ."
@@ -381,51 +496,45 @@ class Reading:
             thought = f"Members of the class {self.kind} that have to do with what the question names."
             links = " ".join(re.findall(r"\?link\d", linked))
             alike = f"{{ SELECT DISTINCT {links} WHERE {{ {self._of_kind} .{linked} }} }}{linked}"
-            whole = _whole(alike, f"{self._of_kind} .") if focus else ""
+            whole = kept_of(alike, f"{self._of_kind} .") if focus else ""
             yield self._values(f"{self._of_kind} .{linked}", thought)._replace(whole=whole)
 
+    def _in_year(self, relation: Relation) -> Iterator[Hypothesis]:
+        """What a relation links by statements of the year that the question names, as winners of a prize then."""
+        question = self.question
+        years = [str(year) for sign, year in question.years if sign == "=" and question.asks != "time"]
+        facts: list[Statement | Qualifier] = [one for edge in relation.edges for one in edge.qualifiers]
+        heard = fold(question.text)  # as when something was discovered
+        facts += [one for one in self._out(relation.entity) if any(relevance(heard, [fold(one.property.label)]))]
+        dates = [one for one in facts if value_kind(one.value) == "time" and one.value.text[:4] in years]
+        when = dates[0].property.id if dates else self.words.of(_WHEN) if relation.direction == "in" else ""
+        if len(years) == 1 and when:
+            thought = f"{relation.label} ({relation.property_id}) fits the question, in {years[0]}."
+            own = bool(dates) and isinstance(dates[0], Statement)
+            dated = f"wd:{relation.entity} wdt:{when}" if own else f"?statement pq:{when}"
+            yield self._values(f"{relation.statement()} . {dated} ?date . FILTER(YEAR(?date) = {years[0]})", thought)
+
     def _qualified(self, focus: Segment) -> Iterator[Hypothesis]:
-        """Statements with qualifiers: a date that is given, or a qualifier that is asked for."""
+        """A qualifier that is asked for, as when a prize was received, or with whom."""
         question, others = self.question, [name for name in self.names if name.text != focus.text]
-        named = {item.id for other in others for item in other.items}
+        named, called = {item.id for other in others for item in other.items}, {other.best for other in others}
         rest = " ".join([*(segment.text for segment in self.besides(focus)), question.hint])
-        edges = [edge for edge in self.seen.edges.get(focus.best, []) if edge.qualifiers]
+        edges = [edge for edge in self._out(focus.best) if edge.qualifiers and edge.value.id]
         fits = fit(rest, [f"{edge.property.label} {edge.value.text}" for edge in edges])
         ranked = sorted(zip(fits, edges, strict=True), key=lambda pair: -(pair[0] + 2 * (pair[1].value.id in named)))
-        years = {str(year) for sign, year in question.years if sign == "=" and question.asks != "time"}
-        for score, edge in ranked:
-            dates = (fact for fact in edge.qualifiers if value_kind(fact.value) == "time")
-            date = next((fact for fact in dates if fact.value.text[:4] in years), None)
-            if date and (score > 0 or edge.value.id in named):
-                dated = f"pq:{date.property.id} ?date . FILTER(YEAR(?date) = {date.value.text[:4]})"
-                of, when = edge.property.label, f"{date.property.label} {date.value.text}"
-                thought = f"A statement with {of} has {when}, which the question names."
-                yield self._values(f"{_statement(focus, edge)} ?answer ; {dated}", thought)
-                break
         left = " ".join(segment.text for segment in self.besides(focus, *others))
         for score, edge in ranked[:3]:
             asked = edge.value.id in named or (score > 0 and question.asks == "time")
-            if edge.value.id and asked and (wanted := _wanted_qualifier(question, edge, left)):
-                alike = {one.value.id: None for one in edges if one.property == edge.property and one.value.id in named}
-                one_of = len(alike) > 1 and not any(other.best == edge.value.id for other in others)
-                of = (
-                    f"?of . VALUES ?of {{ {' '.join(f'wd:{one}' for one in alike)} }}"
-                    if one_of
-                    else f"wd:{edge.value.id} ."
-                )
+            if asked and (wanted := _wanted_qualifier(question, edge, left)):
+                alike = [one.value.id for one in edges if one.property == edge.property and one.value.id in named]
+                of = [edge.value.id] if edge.value.id in called or not alike else [*dict.fromkeys(alike)]
+                one = f"wd:{of[0]}" if len(of) == 1 else "?of"
+                among = f"VALUES ?of {{ {' '.join(f'wd:{each}' for each in of)} }} " if len(of) > 1 else ""
+                relation = Relation(focus.best, edge.property.id, edge.property.label, "out")
                 yield self._values(
-                    f"{_statement(focus, edge)} {of} ?statement pq:{wanted.property.id} ?answer .",
+                    f"{relation.statement(one)} . {among}?statement pq:{wanted.property.id} ?answer .",
                     f"{edge.property.label}: {edge.value.text} says more: {wanted.property.label} is asked for.",
                 )
-
-    def _dated(self, relation: Relation) -> Iterator[Hypothesis]:
-        """What points to an entity by a statement of the year that the question names, as winners do to a prize."""
-        years, when = [year for sign, year in self.question.years if sign == "="], self.words.of(_WHEN)
-        if when and len(years) == 1 and relation.direction == "in":
-            stated = f"?answer p:{relation.property_id} ?statement . ?statement ps:{relation.property_id}"
-            dated = f"pq:{when} ?date . FILTER(YEAR(?date) = {years[0]})"
-            thought = f"{relation.label} ({relation.property_id}) fits the question, in {years[0]}."
-            yield self._values(f"{stated} wd:{relation.entity} ; {dated}", thought)
 
     def _literals(self, name: Segment) -> Iterator[Hypothesis]:
         """A text that is a value, as in "the symbol Se"."""
@@ -452,19 +561,17 @@ class Reading:
         linking = [relation for relation in own if any(edge.value.id == other.best for edge in relation.edges)]
         sure = [relation for relation in own if relation.score >= _SURE and "item" in relation.kinds]
         for relation in (*linking, *(one for one in sure if one.edges and (has or not member)))[:1]:
-            thought = f"Checking {relation.label} between {focus.text} and {other.text}."
-            end = self.words.of(_END)
             best, within = relation.triple(value), "|".join(f"wdt:{one}" for one in self.words.each(_PLACED))
-            if linking:  # a preferred statement may hide it
-                stated = re.sub(r"wdt:(P\d+) (\S+) \.", r"p:\1 ?statement . ?statement ps:\1 \2 ;", best)
-                best = f"{{ {best} }} UNION {{ {stated} wikibase:rank wikibase:NormalRank }}"
-                if end and _NOW.match(self.question.text) and self._has_ended(relation, {focus.best, other.best}):
-                    best = f"{stated.removesuffix(';')}. FILTER NOT EXISTS {{ ?statement pq:{end} ?end }}"
+            if linking and self._has_ended(relation, {focus.best, other.best}):
+                ended = f"FILTER NOT EXISTS {{ ?statement pq:{self.words.of(_END)} ?end }}"
+                best = f"{relation.statement(value)} . {ended}"
+            elif linking:  # a preferred statement may hide it
+                best = f"{{ {best} }} UNION {{ {relation.statement(value)} ; wikibase:rank wikibase:NormalRank }}"
             elif member:
                 best = f"{{ {best} }} UNION {{ {relation.triple('?member')} {member} }}"
             elif within:
                 best = f"{{ {best} }} UNION {{ {relation.triple('?place')} ?place ({within})+ {value} }}"
-            yield Hypothesis(f"ASK {{ {best} }}", thought)
+            yield Hypothesis(f"ASK {{ {best} }}", f"Checking {relation.label} between {focus.text} and {other.text}.")
             return
         path = self._path(INSTANCE_OF, SUBCLASS_OF)
         more = member and f"{subject} ?link ?member . {member}" if has else path and f"{subject} {path} {value}"
@@ -473,10 +580,10 @@ class Reading:
         yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} is, or is linked to, {other.text}.")
 
     def _has_ended(self, relation: Relation, pair: set[str]) -> bool:
-        """Whether what links two things has an end time."""
-        edges = [edge for one in pair for edge in self.seen.edges.get(one, ()) if edge.value.id in pair]
-        said = (fact for edge in edges if edge.property.id == relation.property_id for fact in edge.qualifiers)
-        return any(fact.property.id == self.words.of(_END) for fact in said)
+        """Whether a question of now is about two things of which what links them has an end time."""
+        links = [one for one in self._out(*pair) if one.value.id in pair and one.property.id == relation.property_id]
+        ends = [fact for edge in links for fact in edge.qualifiers if fact.property.id == self.words.of(_END)]
+        return bool(ends and _NOW.match(self.question.text))
 
     def _one_of(self, name: Segment) -> str:
         """What makes ``?member`` a member of what is named with "a"; else empty."""
@@ -494,41 +601,81 @@ class Reading:
         years = "".join(f" FILTER(YEAR(?value) {sign} {year})" for sign, year in self.question.years)
         for measure in [hit.id for hit, score in hits if hit.datatype in kinds and score >= 0.5][:2]:
             pattern = f"{linked}{self._of_kind} ; wdt:{measure} ?value .{years}"
-            whole = _whole(f"{linked}{self._of_kind} .", f"?answer wdt:{measure} ?value .")
+            whole = kept_of(f"{linked}{self._of_kind} .", f"?answer wdt:{measure} ?value .")
             thought = f"Comparing members of the class {self.kind} by {measure}."
             best = Hypothesis(best_of("?answer", pattern, "?value", order), thought)
             yield (best if order else self._values(pattern, thought))._replace(whole=whole)
 
-    def stated_by(self, query: str) -> tuple[set[str], set[str]]:
+    def _stated_by(self, query: str) -> tuple[set[str], set[str]]:
         """The labels of a query's ids, and the words of the question that name them."""
         ids, labels = set(entity_ids(query)), set(re.findall(r'"([^"]*)"', query))
         named = set(re.findall(r"\b\d{4}\b", query))
         for segment in self.segments:
             used = [hit for hit in (*segment.items, *segment.properties) if hit.id in ids]
-            labels |= {label for hit in used for label in (hit.label, hit.alias)}
-            called = [fold(name) for hit in used for name in (hit.label, hit.alias)]
+            called = {name for hit in used for name in (hit.label, hit.alias)}
+            labels |= called
             things = any(hit in segment.items for hit in used)
-            if segment.rung != "fulltext" and (things or fold(segment.text) in called):
+            if segment.rung != "fulltext" and (things or fold(segment.text) in map(fold, called)):
                 named |= set(fold(segment.text).split())
-        for edge in chain.from_iterable(self.seen.edges.values()):
-            for fact in facts(edge):
+        for edge in chain.from_iterable(self.edges.values()):
+            for fact in facts_of(edge):
                 labels |= {fact.property.label} if fact.property.id in ids else set()
                 labels |= {fact.value.text} if fact.value.id in ids else set()
-        stated = (edge for one in ids for edge in self.seen.edges.get(one, ()) if edge.direction == "out")
-        kinds = [fold(edge.value.text) for edge in stated if edge.property.id == self.words.of(INSTANCE_OF)]
+        kinds = [fold(one.value.text) for one in self._out(*ids) if one.property.id == self.words.of(INSTANCE_OF)]
         beside = pairwise(content_words(fold(self.question.text)))  # "the element radium", which is one
         named |= {kind for kind, name in beside if name in named and any(relevance(kind, kinds))}
         return labels, named
 
+    def _lacks(self, query: str, unused: Sequence[str]) -> bool:
+        """Whether a query leaves out too much; nothing may be of a no, of a class alone, or beside any link."""
+        things = set(re.findall(r"\bwd:(Q\d+)", query))  # two say what links them
+        of_class = things == {self.kind} and "ORDER BY" not in query
+        beside = [word for one in self.question.phrases if not one.named for word in content_words(fold(one.text))]
+        unsaid = len(things) < 2 and bool(beside) and set(map(fold, unused)).issuperset(self.telling(beside))
+        false, link = self.table(query).boolean is False, "?link" in query
+        needed = of_class or unsaid or false or link or not reads(self.language)
+        return self.leaves_too_much(unused, rows=self.rows.get(query, 0), all_needed=needed)
 
-def _whole(wide: str, narrow: str) -> str:
-    """Counts what fits a pattern of ``?answer``, and how much of it fits a condition too."""
-    narrowed = f"OPTIONAL {{ {narrow} BIND(?answer AS ?fits) }}"
-    return f"SELECT (COUNT(DISTINCT ?answer) AS ?all) (COUNT(DISTINCT ?fits) AS ?kept) WHERE {{ {wide} {narrowed} }}"
+    def _valueless(self) -> str:
+        """What was asked for and is stated to have no value, as "spouse: no value"; else empty."""
+        for (one, _), edges in self.edges.items():
+            for edge in edges:
+                if edge.value.special == "none" and f"wd:{one} wdt:{edge.property.id} " in " ".join(self.rows):
+                    return f"{edge.property.label}: {self.told.get('none', edge.value.text)}"
+        return ""
 
-
-def _statement(focus: Segment, edge: SeenEdge) -> str:
-    return f"wd:{focus.best} p:{edge.property.id} ?statement . ?statement ps:{edge.property.id}"
+    def _sentence(self, query: str) -> str:
+        """The answer in words where the values alone would not say what they are; else empty."""
+        ids, life = entity_ids(re.split(r"\?(?:member|place)\b", query)[0]), self.words.each((BIRTH, DEATH))
+        table, stated = self.table(query), self._out(*ids)
+        true, check, told = table.boolean is not False, query.startswith("ASK"), list[Statement]()
+        asked = [edge for edge in stated if edge.property.id in ids]
+        if check:
+            sole = asked if (not true or "?place" in query or "?value" in query) and len(asked) == 1 else []
+            told = [edge for edge in asked if edge.value.id in ids][:1] or sole
+        elif life and f"wdt:{life[0]} ?answer" in query and self.question.asks != "time":
+            told = [edge for edge in stated if edge.property.id in life and edge.value.text]
+        elif len(table.rows) == 1:
+            values = {cell.value for cell in table.rows[0] if cell}
+            told = [
+                one
+                for one in asked
+                if one.qualifiers and value_kind(one.value) == "number" and one.value.text in values
+            ]
+        facts = [fact for edge in told for fact in facts_of(edge)[: 1 if edge.property.id in life else None]]
+        names = dict[str, str]()
+        if (language := self.context.answer_language) != self.language:
+            shown = [one for fact in facts for one in (fact.property.id, fact.value.id) if one]
+            names.update(self.context.kb.labels(shown, language=language))
+        text = "; ".join(
+            f"{names.get(one.property.id, one.property.label)}: {names.get(one.value.id, one.value.text)}"
+            for one in facts
+        )
+        if not check:
+            return text
+        over = bool(told) and told[0].value.id in ids
+        why = text if true or over else self._valueless() or "; ".join(filter(None, (self.told.get("no"), text)))
+        return f"{'✓' if true else '✗'} ({why})" if why else "✓" if true else "✗"
 
 
 def _asked_about(turn: Turn) -> list[str]:
@@ -536,26 +683,7 @@ def _asked_about(turn: Turn) -> list[str]:
     return list(dict.fromkeys(re.findall(r"\bwd:(Q\d+)", _CLASS_PATH.sub("", turn.outcome.query))))
 
 
-def _referents(last: Turn, pronoun: str, words: Vocabulary, seen: Seen) -> tuple[Entity, ...]:
-    """What a pronoun may stand for: what the last turn was about, or its answer.
-
-    "She" and "he" are the first of them of that gender; else the answer, where its gender is not stated.
-    """
-    about, answers = _asked_about(last)[:2], seen.items(last.outcome.query)
-    if pronoun == "many":  # one of several is not what "they" means
-        about, answers = [], answers if len(answers) == 1 else []
-    order = list(dict.fromkeys([*about, *answers[: 1 if pronoun == "any" else _PEOPLE]]))
-    if order and (wanted := words.of({"m": MALE, "f": FEMALE}.get(pronoun, ""))):
-        listed = " ".join(f"wd:{item}" for item in order)
-        table = seen.table(f"SELECT ?one ?of WHERE {{ VALUES ?one {{ {listed} }} ?one wdt:{words.of(SEX)} ?of . }}")
-        genders = {table.entity(one): table.entity(gender) for one, gender in table.rows}
-        fitting = [item for item in order if genders.get(item) == wanted]
-        order = fitting or [item for item in answers[:1] if item not in genders]
-    names = seen.labels(order)
-    return tuple(Entity(item, names.get(item, item)) for item in order)
-
-
-def _wanted_qualifier(question: Question, edge: SeenEdge, left: str) -> Qualifier | None:
+def _wanted_qualifier(question: Question, edge: Statement, left: str) -> Qualifier | None:
     """The qualifier that the question asks for: a date for "when", else the one whose name or kind fits."""
     if wanted := {"time": "time", "person": "item"}.get(question.asks, ""):
         return next((fact for fact in edge.qualifiers if value_kind(fact.value) == wanted), None)
@@ -563,163 +691,3 @@ def _wanted_qualifier(question: Question, edge: SeenEdge, left: str) -> Qualifie
     fits = zip(fit(left, [fact.property.label for fact in facts]), facts, strict=True)
     score, best = max(fits, key=lambda pair: pair[0], default=(0.0, None))
     return best if score > 0 else None
-
-
-class WikidataAgenda(Agenda):
-    """Searches, look-ups, queries and the finish for one question of a Wikibase; ``words`` are its vocabulary."""
-
-    def __init__(self, toolbox: Toolbox, words: Vocabulary, state: State, context: Context) -> None:
-        super().__init__(toolbox, state, context)
-        self.words = words
-        last = next((turn for turn in reversed(state["history"]) if turn.outcome.query), None)
-        self.asked = set[str]()
-        left_out = not self.question.phrases and not _US.search(self.question.text)
-        if last and left_out and (self.question.asks or self.question.kind == "count"):
-            self.question = replace(self.question, phrases=read_question(last.question, self.language).phrases)
-            self.asked = {last.outcome.query}  # "and where?" is no longer who it was
-
-    def calls(self) -> Iterator[Calls]:
-        """See ``Agenda``."""
-        left_out = yield from self._tried()
-        found = self.seen.searches
-        lost = [query for query, search in found.items() if search.rung == "none" and query in self.question.text]
-        lost = [one for one in lost if not any(one != other and other in one for other in lost)]
-        said = {word for query, search in found.items() for part in parts(query, search) for word in part.split()}
-        rest = [word for one in lost if not said.isdisjoint(one.split()) for word in one.split() if word not in said]
-        lost = [one for one in lost if said.isdisjoint(one.split())]
-        self.decline(left_out or (() if lost else (*self.question.strict, *rest)), lost)
-        if self.state["history"] and self.question.pronoun == "many":
-            self.note = _SEVERAL
-        elif none := self._valueless():
-            self.note = f"{none}."
-
-    def _tried(self) -> Generator[Calls, None, tuple[str, ...]]:
-        """Search, look, and query; at the end the words that the first query left out, where they were too many."""
-        question, seen, length = self.question, self.seen, len(self.state["path"])
-        refused: tuple[str, ...] = ()
-        extra = [Phrase(one) for one in (question.measure or ())[:1] if one not in ("", "date")]
-        wanted = dict.fromkeys([*question.phrases, *extra])
-        first = sorted(wanted, key=lambda phrase: not phrase.named)[:_SEARCHES]
-        yield [("search_entities", f"Looking up “{one.text}”.", {"query": searched_as(one)}) for one in first]
-        found = (leftovers(phrase, seen.searches.get(searched_as(phrase)), self.language) for phrase in first)
-        second = [rest for rest in dict.fromkeys(chain.from_iterable(found)) if rest not in first][:_SECOND_SEARCHES]
-        again = "Looking up what no search has found yet."
-        yield [("search_entities", again, {"query": searched_as(phrase)}) for phrase in second]
-        text = " ".join(phrase.text for phrase in question.phrases)
-        ordered = sorted([*first, *second], key=lambda one: text.find(one.text) if one.text in text else len(text))
-        reading = Reading.of(question, ordered, seen, self.state["history"], self.words)
-        tried = set(self.asked)
-        sure = [name for name in reading.names[:2] if name.score >= _SURE] or reading.names[:1]
-        # Two sure names together, else the surest; then the next; then none.
-        for focus in (*filter(None, (sure, reading.names[len(sure) :][:1])), ()):
-            if length < self.room:
-                yield [lookup for place, name in enumerate(focus) for lookup in _lookups(name, reading)[: 2 - place]]
-            for one in (*self._described(focus), *reading.hypotheses(focus)):
-                probe, thought = one.probe, one.thought
-                if probe in tried:
-                    continue
-                tried.add(probe)
-                if probe not in seen.rows:
-                    if length >= self.room or len(seen.rows) >= _QUERIES:
-                        return refused
-                    yield [(QUERY, thought, {"query": probe})]
-                about = {name.best for name in focus if f"wd:{name.best} " in probe}
-                rows = seen.rows.get(probe, 0)
-                if not rows or (rows == 1 and about.intersection(seen.items(probe))):  # it is its own answer
-                    continue
-                unused = self.unused(*reading.stated_by(probe), probe)
-                if self._leaves_too_much(probe, unused):
-                    refused = refused or unused
-                    continue
-                if one.whole:
-                    yield [(QUERY, "Counting what the last condition leaves out.", {"query": one.whole})]
-                final = one.final or probe
-                yield [(QUERY, "That has rows; the question is how many they are.", {"query": final})]
-                number = next((step.result for step in self.steps if step.query == final and step.rows), 0)
-                if number:
-                    told = self.told_words(unused, probe)
-                    self.understood = Understood(unused=told, doubts=self._narrowed(one))
-                    yield [(FINISH, FITS, {"result": number, "answer": self._sentence(probe)})]
-        return refused
-
-    def _described(self, focus: Sequence[Segment]) -> Iterator[Hypothesis]:
-        """What one thing is, where nothing else is asked of it."""
-        if len(focus) == 1 and re.fullmatch(rf"{_WHAT}{re.escape(focus[0].text)}\W*", self.question.text):
-            for code in dict.fromkeys((self.language, "en")):
-                told = f'wd:{focus[0].best} schema:description ?text . FILTER(LANG(?text) = "{code}")'
-                yield Hypothesis(f"SELECT (STR(?text) AS ?answer) WHERE {{ {told} }}", "Reading what it is.")
-
-    def _narrowed(self, one: Hypothesis) -> tuple[Doubt, ...]:
-        """That a condition leaves out most of what it could, a value is not known of all, or not all are here."""
-        counts = (
-            [int(cell.value) for row in self.seen.table(one.whole).rows for cell in row if cell] if one.whole else []
-        )
-        every, kept = counts if len(counts) == 2 else (0, 0)
-        compared = "?value" in one.probe
-        doubt = Doubt("compared" if compared else "class", f"{kept:,} / {every:,}")
-        found = [doubt] if (kept if compared else 2 * kept) < every else []
-        whole = "COUNT(" in one.final or "ORDER BY" in one.probe
-        return (*found, *([Doubt("copy")] if whole and is_mirror(self.context.kb.state()) else []))
-
-    def _valueless(self) -> str:
-        """What was asked for and is stated to have no value, as "spouse: no value"; else empty."""
-        for one, edges in self.seen.edges.items():
-            for edge in edges:
-                if edge.value.special == "none" and f"wd:{one} wdt:{edge.property.id} " in " ".join(self.seen.rows):
-                    return f"{edge.property.label}: {self.told.get('none', edge.value.text)}"
-        return ""
-
-    def _sentence(self, query: str) -> str:
-        """The answer in words where the values alone would not say what they are; else empty."""
-        ids, life = entity_ids(re.split(r"\?(?:member|place)\b", query)[0]), self.words.each((BIRTH, DEATH))
-        stated = [edge for one in ids for edge in self.seen.edges.get(one, ()) if edge.direction == "out"]
-        told = list[SeenEdge | Qualifier]()
-        true = self.seen.table(query).boolean is not False
-        if query.startswith("ASK"):
-            other = not true or "?place" in query or "?value" in query
-            asked = [edge for edge in stated if edge.property.id in ids and (other or edge.value.id in ids)]
-            fitting = [edge for edge in asked if edge.value.id in ids] or (asked if len(asked) == 1 else [])
-            told = [fact for edge in fitting[:1] for fact in facts(edge)]
-        elif life and f"wdt:{life[0]} ?answer" in query and self.question.asks != "time":
-            told = [edge for edge in stated if edge.property.id in life and edge.value.text]
-        elif (table := self.seen.table(query)).rows and len(table.rows) == 1:
-            values = {cell.value for cell in table.rows[0] if cell}
-            dated = [edge for edge in stated if edge.property.id in ids and value_kind(edge.value) == "number"]
-            told = [fact for edge in dated if edge.qualifiers and edge.value.text in values for fact in facts(edge)]
-        names = dict[str, str]()
-        if (language := self.context.answer_language) != self.language:
-            ids = [one for fact in told for one in (fact.property.id, fact.value.id) if one]
-            names.update(self.context.kb.labels(ids, language=language))
-        text = "; ".join(
-            f"{names.get(one.property.id, one.property.label)}: {names.get(one.value.id, one.value.text)}"
-            for one in told
-        )
-        if not query.startswith("ASK"):
-            return text
-        over = bool(told) and told[0].value.id in ids
-        why = text if true or over else self._valueless() or "; ".join(filter(None, (self.told.get("no"), text)))
-        return f"{'✓' if true else '✗'} ({why})" if why else "✓" if true else "✗"
-
-    def _leaves_too_much(self, query: str, unused: Sequence[str]) -> bool:
-        """Nothing may be left out of a no, of a class alone, or beside a link of any kind."""
-        things = set(re.findall(r"\bwd:(Q\d+)", query))  # two say what links them
-        of_class = things == set(_OF_CLASS.findall(query)) and "ORDER BY" not in query
-        if of_class and not {*map(fold, unused)}.isdisjoint(map(fold, lexicon(self.language).adjectives)):
-            return True  # all elements are no answer to which is heavy
-        beside = [word for one in self.question.phrases if not one.named for word in content_words(fold(one.text))]
-        unsaid = len(things) < 2 and bool(beside) and set(map(fold, unused)).issuperset(self.telling(beside))
-        false, link = self.seen.table(query).boolean is False, "?link" in query
-        if self.is_number(query) and not {str(year) for _, year in self.question.years}.isdisjoint(unused):
-            return True  # it is of another year
-        rows, needed = self.seen.rows.get(query, 0), of_class or unsaid or false or link or not reads(self.language)
-        return self.leaves_too_much(unused, rows=rows, all_needed=needed)
-
-
-def _lookups(focus: Segment, reading: Reading) -> Calls:
-    name, entity = focus.text, focus.best
-    rest = " ".join(segment.text for segment in reading.besides(focus))
-    incoming = {"entity_id": entity, "query": rest or name, "direction": "in"}
-    return [
-        ("get_entry", f"{name} may be {entity}; reading what is stated of it.", {"entity_id": entity}),
-        ("search_neighbors", f"Looking at what points to {entity} and fits the question's other words.", incoming),
-    ]

@@ -199,6 +199,9 @@ def test_the_rules_answer_from_the_first_that_knows_and_say_which_it_was(setting
         assert run.outcome.note.startswith(f"From {kb}.")
         assert answer in run.outcome.text
         assert run.path[-1].call.thought.startswith(f"{kb} answers: ")
+    with open_kb(settings) as both:
+        none = ask(build_agent(both, settings), "Who is the supplier of Xanadu?").outcome
+    assert (none.status, "company: " in none.note, "places: " in none.note) == ("no answer", True, True)
 
 
 def test_entries_say_where_they_are_from_in_python_too(settings):

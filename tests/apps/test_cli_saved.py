@@ -200,11 +200,11 @@ def test_answers_of_another_system_need_no_knowledge_base(evaluation, tmp_path):
 
 
 def test_plain_values_as_gold_answers_equal_literals_of_that_value(evaluation, tmp_path):
-    asked = {"day": ("P569", "1867-11-07"), "other": ("P569", "1867-11-08"), "number": ("P1086", 88)}
+    born, number = "wd:Q7186 wdt:P569", "wd:Q1128 wdt:P1086"
+    asked = {"day": (born, "1867-11-07"), "other": (born, "1867-11-08"), "number": (number, 88)}
     gold = [{"id": name, "question": name, "answers": [value]} for name, (_, value) in asked.items()]
     (tmp_path / "own.jsonl").write_text("\n".join(map(json.dumps, gold)))
-    of = {"P569": "Q7186", "P1086": "Q1128"}
-    rows = [f"{name},SELECT ?x {{ wd:{of[relation]} wdt:{relation} ?x }}" for name, (relation, _) in asked.items()]
+    rows = [f"{name},SELECT ?x {{ {of} ?x }}" for name, (of, _) in asked.items()]
     (tmp_path / "theirs.csv").write_text("\n".join(["id,sparql", *rows]) + "\n")
     evaluation.out("import", "theirs.csv", "own.jsonl", "--kb", "mini", "--out", "runs/own")
     assert scores("runs/own") == {"day": 1.0, "other": 0.0, "number": 1.0}

@@ -144,7 +144,7 @@ def test_a_network_of_proxies_that_is_none_is_refused_at_the_start(fresh_home: P
 
 
 def test_behind_a_proxy_wrong_tokens_count_for_the_address_that_it_names(fresh_home: Path):
-    options = {"web_tokens": TOKENS, "web_proxy_addresses": ("127.0.0.1", "10.0.0.0/24", "testclient")}
+    options = {"web_tokens": TOKENS, "web_proxy_addresses": ("127.0.0.1", "10.0.0.0/24")}
     with Server(web_settings(fresh_home, "mini", **options)) as server:
 
         def give(forwarded: str) -> int:

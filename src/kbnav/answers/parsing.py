@@ -43,10 +43,10 @@ _GROUPS = frozenset(["per", "each", "every", "percentage", "average", "differenc
 _BOUND = re.compile(
     r"\b(?:(?:more|less|fewer|greater|higher|lower) than|at (?:least|most)|over|above|under|below|between|"
     r"(?:mehr|weniger) als|mindestens|höchstens|über|unter|plus de|moins de|más de|menos de) "
-    r"(?!1\d{3}\b|20\d\d\b)\d+(?:[.,]\d+)*",
+    r"(?!1\d{3}\b|20\d\d\b)\d+(?:[.,]\d+)*|\b\d+(?:st|nd|rd|th|\.|e) (?:century|jahrhundert|siècle)",
     re.IGNORECASE,
 )
-"""A number that is not to be equalled but passed, or not reached."""
+"""A number that is not to be equalled but passed, or not reached; a century."""
 _FILLER = re.compile(r"\bat (?:any|some) (?:point|time)\b|(?<=\bis )it true that\b", re.IGNORECASE)
 _IMPERATIVES = frozenset({"name", "list", "give", "show", "tell", "count", "find"})
 _ARTICLES = frozenset(["the", "of", "a", "an", "der", "die", "das", "den", "les", "los", "las", "de"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain, zip_longest
 from types import MappingProxyType
@@ -436,11 +436,37 @@ def closing_lines(found: Provenance, language: str = "en") -> Iterator[str]:
     yield from (words.untold.format(part=part) for part in found.untold)
 
 
-def evidence_data(found: Provenance, table: AnswerTable, language: str = "en") -> dict[str, Any]:
-    """Provenance as JSON: for each row its statements, each also as a ``text``."""
+def evidence_data(
+    found: Provenance, table: AnswerTable, language: str = "en", *, cell: Callable[[Term], Any] = Term.python_value,
+    named: Callable[[str], Any] = str,
+) -> dict[str, Any]:  # fmt: skip
+    """Provenance as JSON: for each row its statements, each also as a ``text``.
+
+    ``cell`` gives what stands for a value, and ``named`` for a property.
+    """
     telling = _Telling(found, table, language)
+
+    def pair(link: Link) -> dict[str, Any]:
+        return {"property": named(link.property), "value": cell(link.value), "text": telling.pair(link)}
+
+    def record(one: Evidence) -> dict[str, Any]:
+        return {
+            "text": telling.line(one),
+            "subject": cell(one.subject),
+            "property": named(one.property),
+            "value": cell(one.value),
+            "statement": one.statement,
+            "rank": one.rank,
+            "qualifiers": [pair(link) for link in one.qualifiers],
+            "references": [[pair(link) for link in links] for links in one.references],
+            "others": [cell(other) for other in one.others],
+            "lower": len(one.lower),
+            "chain": one.chain,
+            "source": one.source,
+        }
+
     return {
-        "rows": [[telling.record(one) for one in told] for told in found.rows],
+        "rows": [[record(one) for one in told] for told in found.rows],
         "absent": list(found.absent),
         "cut": found.cut,
         "untold": list(found.untold),
@@ -472,42 +498,23 @@ class _Telling:
             return f"{told}; {words.chain if one.chain else words.generated}"
         return "; ".join((told, *self._more(one)))
 
-    def record(self, one: Evidence) -> dict[str, Any]:
-        return {
-            "text": self.line(one),
-            "subject": one.subject.python_value(),
-            "property": one.property,
-            "value": one.value.python_value(),
-            "statement": one.statement,
-            "rank": one.rank,
-            "qualifiers": [self._link(link) for link in one.qualifiers],
-            "references": [[self._link(link) for link in links] for links in one.references],
-            "others": [other.python_value() for other in one.others],
-            "lower": len(one.lower),
-            "chain": one.chain,
-            "source": one.source,
-        }
-
     def _more(self, one: Evidence) -> Iterator[str]:
         words = self._words
         if said := words.ranks.get(one.rank):
             yield said
-        yield from map(self._link_text, one.qualifiers)
+        yield from map(self.pair, one.qualifiers)
         for said, others in ((words.beside, one.others), (words.lower, one.lower)):
             if others:
                 values = ", ".join(map(self._value, others[:_MOST_OTHERS]))
                 more = len(others) > _MOST_OTHERS
                 yield said.format(values=words.others.format(values=values) if more else values)
-        sources = (", ".join(map(self._link_text, links)) for links in one.references)
+        sources = (", ".join(map(self.pair, links)) for links in one.references)
         told = [words.reference.format(links=source) for source in sources if source]
         if told or one.statement:
             yield " | ".join(told) or (words.no_copied if self._copy else words.no_reference)
 
-    def _link_text(self, link: Link) -> str:
+    def pair(self, link: Link) -> str:
         return f"{property_name(link.property, self._table)}: {self._value(link.value)}"
-
-    def _link(self, link: Link) -> dict[str, Any]:
-        return {"property": link.property, "value": link.value.python_value(), "text": self._link_text(link)}
 
     def _value(self, term: Term) -> str:
         return cell_text(term, self._table, _WIDTH).removesuffix("T00:00:00Z")

@@ -20,8 +20,10 @@ Book = Mapping[str, str | Mapping[str, str]]
 """Texts of one language by their keys."""
 _HERE = Path(__file__).parent
 _NAME = re.compile(r"\{(\w+)\}")
-_OF_TEMPLATES = ("closed.", "collect.", "entry.", "explore.", "judge.", "login.", "people.", "problem.")
-"""Beginnings of texts that no script needs."""
+_OF_TEMPLATES = (
+    "about.", "api.", "closed.", "collect.", "entry.", "explore.", "judge.", "login.", "people.", "problem.",
+)  # fmt: skip
+"""Beginnings of texts that no script of the chat page needs."""
 
 
 @cache

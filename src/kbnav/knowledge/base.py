@@ -32,6 +32,13 @@ SearchKind = Literal["any", "item", "property", "value"]
 """What is searched for; ``value``: a text that a statement or qualifier has as its value."""
 
 
+def followed(relation: str, direction: Direction) -> tuple[str, Direction]:
+    """A relation without ``^``, and the direction that it is followed in: backwards where it has that."""
+    if not relation.startswith(INVERSE):
+        return relation, direction
+    return relation.removeprefix(INVERSE), "out" if direction == "in" else "in"
+
+
 @dataclass(frozen=True)
 class Entity:
     """An entity, property or node: enough of it to be shown on one line."""

@@ -88,11 +88,11 @@ def test_queries_that_were_run_are_kept_renamed_and_deleted_beside_the_sessions(
         ask(page, query)
         page.wait_for_selector(".typed .rows tbody tr")
     first = page.locator("#sessions li a >> nth=1")
-    assert first.inner_text().startswith("[n] is one of: 1, 2")
+    assert first.inner_text().startswith("n is one of: 1, 2")
     assert page.get_attribute("#sessions li a >> nth=0", "aria-current") == "page"
     first.click()
     page.wait_for_selector(".typed .rows tbody tr >> nth=1")
-    menu(page, "[n] is one of")
+    menu(page, "n is one of")
     page.click("#sessions .choices:visible >> text=Rename")
     page.keyboard.type("Numbers")
     page.keyboard.press("Enter")
@@ -123,7 +123,7 @@ def test_a_changed_example_is_a_query_of_its_own_and_the_example_keeps_its_name(
     page.wait_for_timeout(500)
     titles = page.locator("#sessions .title").all_inner_texts()
     assert (len(titles), titles[1]) == (2, "Countries and cities")
-    assert "[place] is an instance of [kind]" in titles[0]
+    assert "place is an instance of kind" in titles[0]
     page.click(".typed > p a")
     page.wait_for_selector(".typed .map")
     assert page.inner_text(".typed .question") == "Countries and cities"

@@ -204,7 +204,7 @@ def test_a_shared_run_is_read_by_others_and_no_longer_when_it_is_taken_back(page
     assert other.locator("#ask, .again").count() == 0
     assert re.search(r"\w+ \d+, \d{4}", other.inner_text(".run > .soft"))
     assert "Wikidata (partial copy)" in other.inner_text("header")
-    assert page.inner_text("#badge") == other.inner_text(".run .badge") == "Simple rules, no AI"
+    assert page.inner_text(".origin .rules") == other.inner_text(".origin .rules") == "Simple rules, no AI"
     open_query(other)
     assert other.locator(".cm-content").get_attribute("aria-readonly") == "true"
     (tmp_path / "index.html").write_text(f'<iframe src="{address}?embed=1"></iframe><iframe src="{address}"></iframe>')
@@ -273,3 +273,19 @@ def test_the_page_is_used_by_keyboard_alone(page: Page, server: Server):
     assert {"Again", "Download", "Share", "Copy the answer", "Why?"} <= set(reached)
     page.keyboard.press("Enter")
     page.wait_for_selector(".graph canvas >> nth=0")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_little_moves_under_the_reader_however_slow_the_server_is(page: Page, server: Server, width: int):
+    """Chromium's cumulative layout shift, without what follows a key within half a second."""
+    page.set_viewport_size({"width": width, "height": 800})
+    page.add_init_script("""window.moved = 0; new PerformanceObserver((list) => list.getEntries().forEach((one) => {
+      if (!one.hadRecentInput) window.moved += one.value; })).observe({ type: "layout-shift", buffered: true });""")
+    page.route("**/questions", lambda route: (page.wait_for_timeout(600), route.continue_()))
+    page.goto(server.url)
+    page.wait_for_selector(".welcome .example")
+    page.click("#question")
+    page.keyboard.type(MARIE)
+    page.keyboard.press("Enter")
+    wait_for_the_end(page)
+    assert page.evaluate("window.moved") < 0.1

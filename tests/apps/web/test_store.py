@@ -1,13 +1,17 @@
 """What the server forgets after a day, and what it keeps."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
 from kbnav.answers.tables import AnswerTable, Term
+from kbnav.apps.web.results import PART, Result, table_result
 from kbnav.apps.web.store import DAY, Store, StoredResult, StoredRun, open_sqlite
 from kbnav.errors import DatabaseAway, LimitReached, NotOffered
 from kbnav.runs.trajectory import Outcome, Run
+
+ROWS = table_result(AnswerTable(("x",), ((Term("literal", "a value of some letters"),),) * PART))
 
 
 def test_questions_without_a_session_are_forgotten_unless_somebody_shares_them(tmp_path):
@@ -26,13 +30,13 @@ def test_questions_without_a_session_are_forgotten_unless_somebody_shares_them(t
             store.add_run(run, at_once=10, a_day=10)
             assert store.add_event(name, "w", {"kind": "started"})
             assert name == "under way" or store.end(name, "w", "done", {"text": "", "run": f"saved {name}"})
-        store.results.add(StoredResult("plain", "alice", "mini", "en", "", {}))  # made now, as by a query run by hand
+        store.results.keep(StoredResult("plain", "alice", "mini", "en", "", ROWS.to_document()), ROWS)  # made now
         store.share("shared", "share-1")
         store.delete_old(DAY)
         assert [file.stem for file in tmp_path.glob("*.json")] == ["saved shared"]
         assert [name for name in ages if store.run(name) is None] == ["plain"]
         assert [name for name in ages if not store.events(name)] == ["plain"]
-        assert store.results.owner("plain") == "alice"
+        assert store.results.find("plain")
         store.may_ask("alice", 2)  # of those, one was asked in the last 24 hours
         with pytest.raises(LimitReached, match="you have asked 1 questions"):
             store.may_ask("alice", 1)
@@ -69,8 +73,17 @@ def test_a_question_of_a_session_that_was_deleted_meanwhile_is_not_taken(tmp_pat
 
 
 def kept(store: Store, name: str, size: int, *, owner: str = "alice", session: str = "") -> int:
-    head = StoredResult(name, owner, "mini", "en", session, {})
-    return store.results.add(head, ["x" * 100] * size, rows=size * 200, most=1000)
+    table = replace(ROWS.table, rows=ROWS.table.rows * size)
+    head = StoredResult(name, owner, "mini", "en", session, ROWS.to_document())
+    most = 10 * len(next(ROWS.parts()))
+    return len(store.results.keep(head, Result(table, len(table)), most).table.rows)
+
+
+def count(store: Store, name: str) -> int:
+    """Rows of a result that are kept."""
+    found = store.results.find(name)
+    assert found
+    return found[1].count
 
 
 def test_the_results_of_one_user_take_only_so_much_and_the_oldest_go_first(tmp_path):
@@ -81,14 +94,13 @@ def test_the_results_of_one_user_take_only_so_much_and_the_oldest_go_first(tmp_p
         assert kept(store, "another's", 9, owner="bob") == 1800
         assert kept(store, "first", 3) == 600
         assert kept(store, "second", 3) == 600
-        assert store.results.parts("first") == (3, 200)
+        assert count(store, "first") == 600
         assert kept(store, "third", 2) == 400
         names = ("in a session", "another's", "first", "second", "third")
-        assert [store.results.parts(name)[0] for name in names] == [3, 9, 0, 3, 2]
+        assert [count(store, name) for name in names] == [600, 1800, 0, 600, 400]
         assert store.results.part("first", 0) is None
-        assert store.results.owner("first") == "alice"
         assert kept(store, "too large", 50) == 1800  # of the first rows, as many as there is room for
-        assert store.results.parts("too large") == (9, 200)
+        assert count(store, "too large") == 1800
 
 
 def test_sessions_in_which_nothing_was_asked_do_not_pile_up(tmp_path):

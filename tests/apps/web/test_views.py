@@ -101,7 +101,7 @@ def test_a_graph_names_its_property_tells_unknown_values_apart_and_is_moved_by_k
     links = "?element wdt:P31 wd:Q11344 ; wdt:P61 ?person ."
     ask(page, f"#defaultView:Graph\nSELECT ?element ?person {{ {links} FILTER(wikibase:isSomeValue(?person)) }}")
     page.wait_for_selector(".graph canvas >> nth=0")
-    assert "unknown value" in (page.get_attribute(".graph-box", "aria-label") or "")
+    assert "not known" in (page.get_attribute(".graph-box", "aria-label") or "")
     ask(page, f"#defaultView:Graph\nSELECT ?element ?person {{ {links} }}")
     page.wait_for_selector(".graph figcaption >> text=discoverer or inventor")
     page.locator(".graph .zoom button").last.focus()
@@ -145,10 +145,10 @@ def test_unknown_values_are_no_bar_and_what_is_counted_is_on_whole_numbers(page,
     page.goto(server.url)
     page.click(".welcome .example >> text=How many of the elements here each")
     page.wait_for_selector(".chart svg [aria-roledescription=bar]")
-    assert "unknown value" not in " ".join(page.locator(".chart .role-axis-label text").all_text_contents())
+    assert "not known" not in " ".join(page.locator(".chart .role-axis-label text").all_text_contents())
     assert not re.search(r"\d\.\d", " ".join(page.locator(".chart .role-axis-label text").all_text_contents()))
     page.click("[data-view=table]")
-    assert page.locator(".rows em").all_inner_texts() == ["unknown value"]
+    assert page.locator(".rows em").all_inner_texts() == ["not known"]
 
 
 def test_the_chosen_view_is_kept_by_the_address(page, server):

@@ -104,8 +104,8 @@ class Identities:
 
     def __init__(self, web: Web, logouts: Logouts) -> None:
         self._logouts = logouts
-        self._header, self._proxies = web.proxy_header, frozenset(web.proxy_addresses)
-        self._networks = [ipaddress.ip_network(one, strict=False) for one in self._proxies if "/" in one]
+        self._header = web.proxy_header
+        self._proxies = [ipaddress.ip_network(one, strict=False) for one in web.proxy_addresses]
         self._tokens = {name: token.get_secret_value().encode() for name, token in web.tokens.items()}
         self.closed = bool(self._tokens or self._header)
         """Whether one must log in."""
@@ -147,13 +147,11 @@ class Identities:
 
     def is_proxy(self, client: str) -> bool:
         """Whether an address is that of the proxy, or in one of its networks."""
-        if client in self._proxies or not self._networks:
-            return client in self._proxies
         try:
             address = ipaddress.ip_address(client)
         except ValueError:
             return False
-        return any(address in network for network in self._networks)
+        return any(address in network for network in self._proxies)
 
 
 def cookie_key(cookie: str) -> str:
@@ -203,10 +201,10 @@ def _cookie(headers: Headers) -> str:
     return found if found.isascii() else ""
 
 
-def cookie_header(value: str, *, secure: bool) -> str:
+def cookie_header(value: str, *, secure: bool, name: str = COOKIE) -> str:
     """A Set-Cookie header that scripts cannot read."""
     marks = "; Secure" if secure else ""
-    return f"{COOKIE}={value}; Path=/; Max-Age={COOKIE_AGE}; HttpOnly; SameSite=Lax{marks}"
+    return f"{name}={value}; Path=/; Max-Age={COOKIE_AGE}; HttpOnly; SameSite=Lax{marks}"
 
 
 class Gate:

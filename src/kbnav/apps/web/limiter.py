@@ -229,41 +229,31 @@ class Limiter:
         """Make the call in a thread of its own, and wait for it as long as the client does."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
-        news = asyncio.Event()
-
-        def in_loop(call: Callable[..., object], *values: object) -> None:
-            with suppress(RuntimeError):  # the server is gone
-                loop.call_soon_threadsafe(call, *values)
 
         def settle(result: T | None, error: Exception | None) -> None:
             self._leave(job)
             if not done.done():
                 done.set_exception(error) if error else done.set_result(result)  # type: ignore[arg-type]
-            news.set()
 
         def work() -> None:
+            result, problem = None, None
             try:
                 result = job.cancellation.run_here(call)
             except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
-                in_loop(settle, None, error if isinstance(error, Exception) else RuntimeError(repr(error)))
-            else:
-                in_loop(settle, result, None)
+                problem = error if isinstance(error, Exception) else RuntimeError(repr(error))
+            with suppress(RuntimeError):  # the server is gone
+                loop.call_soon_threadsafe(settle, result, problem)
 
         job.in_thread = True
         threading.Thread(target=work, daemon=True, name="kbnav-limiter").start()
         end = loop.time() + seconds
         try:
-            with job.cancellation.on_cancel(lambda: in_loop(news.set)):
-                while not done.done():
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(news.wait(), max(0.0, min(LOOK, end - loop.time())))
-                    if done.done():
-                        break
-                    job.cancellation.check()
-                    if loop.time() >= end:
-                        raise Overdue(f"no answer in {seconds:g} s")
-                    if await gone():
-                        raise Stopped(ON_REQUEST)
+            while not (await asyncio.wait({done}, timeout=max(0.0, min(LOOK, end - loop.time()))))[0]:
+                job.cancellation.check()
+                if loop.time() >= end:
+                    raise Overdue(f"no answer in {seconds:g} s")
+                if await gone():
+                    raise Stopped(ON_REQUEST)
             return done.result()
         finally:
             if not done.done():

@@ -20,7 +20,7 @@ from kbnav.apps.secrets import secrets_of
 from kbnav.apps.web.auth import Gate, checked
 from kbnav.apps.web.rendering import HERE, add_refusals
 from kbnav.apps.web.service import PAUSE, Service, open_service
-from kbnav.apps.web.store import PostgresDatabase, Store, open_sqlite
+from kbnav.apps.web.store import Logouts, PostgresDatabase, Store, open_sqlite
 from kbnav.errors import StopRun
 from kbnav.knowledge.connections import Deadlines, listening
 from kbnav.runs.database import alone, open_postgres
@@ -87,7 +87,7 @@ def make_app(settings: Settings, *, pause: float = PAUSE) -> FastAPI:
         redoc_url=None,
         lifespan=lifespan,
     )
-    return _with_routes(app, ROUTERS, parts, Gate, logouts=store.logouts)
+    return _with_routes(app, ROUTERS, parts, store.logouts)
 
 
 def small_app(
@@ -102,18 +102,16 @@ def small_app(
     for name, value in state.items():
         setattr(app.state, name, value)
     parts = Parts(settings, service or Service(settings, ()), secrets_of(settings))
-    return _with_routes(app, (login_router, *routers), parts, Gate)
+    return _with_routes(app, (login_router, *routers), parts)
 
 
-def _with_routes(
-    app: FastAPI, routers: Sequence[APIRouter], parts: Parts, gate: Callable[..., Any], **options: Any
-) -> FastAPI:
+def _with_routes(app: FastAPI, routers: Sequence[APIRouter], parts: Parts, logouts: Logouts | None = None) -> FastAPI:
     app.state.parts = parts
     for router in routers:
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
     add_refusals(app)
-    app.add_middleware(gate, web=parts.settings.web, **options)
+    app.add_middleware(Gate, web=parts.settings.web, logouts=logouts)
     return app
 
 

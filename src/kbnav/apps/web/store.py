@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
@@ -242,6 +242,13 @@ class Store:
             Session(*row) for row in self._run(f"SELECT {_SESSION} FROM web_sessions WHERE {where}", (owner, limit))
         ]
 
+    def sessions_with(self, owner: str, text: str) -> set[str]:
+        """The ids of an owner's sessions with a text in a question or answer; upper and lower case alike."""
+        wanted = text.casefold()
+        runs = self._runs("owner = ?", owner)
+        said = ((run.session, run.question, (run.answer or {}).get("text") or "") for run in runs)
+        return {session for session, *words in said if wanted in "\n".join(words).casefold()}
+
     def rename(self, session_id: str, title: str) -> None:
         """Call a session something else."""
         self._run("UPDATE web_sessions SET title = ? WHERE id = ?", (title, session_id))
@@ -469,29 +476,21 @@ class Results:
         self.order = lru_cache(16)(self._sort)
         """The numbers of a result's rows, sorted by a column, or descending. Raises KeyError where it is gone."""
 
-    def keep(self, head: StoredResult, result: Result) -> Result:
-        """Keep a result; what of it was kept."""
-        if result.ranking is not None:
-            self.add(head)
-            return result
-        count = self.add(head, result.parts(), rows=len(result.table.rows))
-        return replace(result, table=replace(result.table, rows=result.table.rows[:count]))
-
-    def add(self, head: StoredResult, parts: Iterable[str] = (), *, rows: int = 0, most: int = RESULT_BYTES) -> int:
-        """Keep a table or ranking, whose ``rows`` rows come in ``parts``; one of the same id is replaced.
+    def keep(self, head: StoredResult, result: Result, most: int = RESULT_BYTES) -> Result:
+        """Keep a table or ranking, in place of one of the same id; what of it was kept.
 
         An owner's results take ``most`` bytes at most: rows of the oldest are deleted, and of one that is larger by
-        itself only its first are kept. Returns how many rows were.
+        itself only its first are kept.
         """
         document = json.dumps(head.document)
         _delete_rows(self._run, head.id)
         number, size = 0, len(document)
-        for part in parts:
+        for part in result.parts():
             if size + len(part) > most:
                 break
             self._run("INSERT INTO web_parts (result, number, data) VALUES (?, ?, ?)", (head.id, number, part))
             number, size = number + 1, size + len(part)
-        count, now = min(rows, number * PART), time.time()
+        count, now = min(len(result.table.rows), number * PART), time.time()
         last = count - (number - 1) * PART if number else 0
         with self._transaction(f"results of {head.owner}") as run:
             run(
@@ -513,29 +512,23 @@ class Results:
                 if size > most and result_id != head.id:
                     _delete_rows(run, result_id)
                     size -= taken
-        return count
-
-    def owner(self, result_id: str) -> str | None:
-        """Whose a table or ranking is."""
-        rows = self._run("SELECT owner FROM web_results WHERE id = ?", (result_id,))
-        return str(rows[0][0]) if rows else None
+        if result.ranking:
+            return result
+        return replace(result, table=replace(result.table, rows=result.table.rows[:count]))
 
     def find(self, result_id: str) -> tuple[StoredResult, StoredTable] | None:
         """A result whose rows are read when they are asked for; None where there is none. Raises DataError."""
         rows = self._run(
-            "SELECT id, owner, kb, language, session, document FROM web_results WHERE id = ?", (result_id,)
+            "SELECT id, r.owner, kb, language, session, document, COALESCE(parts, 0), COALESCE(last, 0) "
+            "FROM web_results r LEFT JOIN web_kept ON result = id WHERE id = ?",
+            (result_id,),
         )
         if not rows:
             return None
-        head = StoredResult(*rows[0])
-        head = replace(head, document=_json(rows[0][-1]))
-        parts, last = self.parts(result_id)
+        parts, last = rows[0][-2:]
+        head = StoredResult(*rows[0][:-2])
+        head = replace(head, document=_json(rows[0][-3]))
         return head, stored_table(head.document, parts, partial(self.part, result_id), last)
-
-    def parts(self, result_id: str) -> tuple[int, int]:
-        """How many parts of a result are kept, and how many rows are in the last of them."""
-        rows = self._run("SELECT parts, last FROM web_kept WHERE result = ?", (result_id,))
-        return (int(rows[0][0]), int(rows[0][1])) if rows else (0, 0)
 
     def part(self, result_id: str, number: int) -> str | None:
         """Some rows of a result, by the number of their part from 0 on; None where they are not kept."""

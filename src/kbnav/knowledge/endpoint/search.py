@@ -253,7 +253,9 @@ def _is_among(word: str, others: set[str] | Sequence[str]) -> bool:
     from rapidfuzz import fuzz
 
     def alike(one: str, other: str) -> bool:
-        return one == other or fuzz.ratio(fold(one), fold(other)) / 100 > _SAME_WORD
+        short, long = sorted((fold(one), fold(other)), key=len)
+        plural = len(short) > 3 and long.removeprefix(short) in ("er", "en", "n")  # German: Bilder
+        return plural or one == other or fuzz.ratio(short, long) / 100 > _SAME_WORD
 
     return any(alike(word, other) or alike(_one(word), _one(other)) for other in others)
 

@@ -33,6 +33,7 @@ from kbnav.knowledge.base import (
     SearchResult,
     Statement,
     Value,
+    followed,
 )
 from kbnav.knowledge.ranking import in_turn
 from kbnav.knowledge.skb.files import reading
@@ -360,11 +361,8 @@ class SkbKB:
     ) -> Neighborhood:
         """See ``KnowledgeBase``; by ranks of names and documents, or relations in turns. ``^relation``: backwards."""
         node = self.skb.number(entity_id)
-        number = None
-        if relation:
-            number, inverse = self.relations.resolve(relation)
-            if inverse:
-                direction = {"out": "in", "in": "out", "both": "in"}[direction]  # type: ignore[assignment]
+        relation, direction = followed(relation or "", direction)
+        number = self.relations.number(relation) if relation else None
         edges = [
             (way, kind, other)
             for way in ways(direction)

@@ -31,7 +31,7 @@ _SAME_NAME = 5
 """Nodes of one name that are considered."""
 _FUZZY = 6
 """Letters that a span must have to be looked up as a misspelled name."""
-_ASKING = frozenset(
+ASKING = frozenset(
     [
         *("identify", "find", "list", "name", "names", "give", "show", "tell", "count", "any", "some", "please"),
         *("common", "shared", "share", "shares", "same", "known", "also", "related", "connected", "linked"),
@@ -113,14 +113,14 @@ def read(question: str, skb: SKB, language: str) -> Reading:
     words = [
         place
         for place, token in enumerate(tokens)
-        if place not in taken and token.low not in function and token.low not in _ASKING
+        if place not in taken and token.low not in function and token.low not in ASKING
     ]
     # The first type is what is asked for, but not where an unknown noun stands there: in "which drug targets the genes"
     # the words before the type and the type do not adjoin; in "which common genes" they do.
     first = types[0].first if types else 0
     before = [place for place in words if place < first]
     between = range(min(before, default=first), first)
-    adjoin = all(place in before or tokens[place].low in _ASKING for place in between)
+    adjoin = all(place in before or tokens[place].low in ASKING for place in between)
     asked = types[0] if types and adjoin else None
     others = tuple(one for one in types if one is not asked)
     return Reading(tokens, tuple(mentions), asked.name if asked else "", others, tuple(words))
@@ -195,7 +195,7 @@ def _mention(
 ) -> Mention | None:
     """A span as a name, with or without a possessive ending; ``edits`` as of ``NameIndex.search``."""
     span = tokens[first:end]
-    if skb.names is None or all(token.low in function | _ASKING for token in span):
+    if skb.names is None or all(token.low in function | ASKING for token in span):
         return None
     bare = not {span[0].low, span[-1].low} & function
     texts = [question[span[0].start : until] for until in (span[-1].end, span[-1].bare_end)]
@@ -220,8 +220,8 @@ def _spans(tokens: Sequence[Token], longest: int) -> Iterator[tuple[int, int]]:
 
 def _is_meant(match: Match, text: str, skb: SKB, *, bare: bool) -> bool:
     """Whether words are a name here, as ``set`` is not the gene SET; ``bare``: no word of grammar at the ends."""
-    if not bare:
-        return match.how == "exact"
+    if not bare:  # "the Midsummer Fair" is The Midsummer Fair
+        return match.how == "exact" or (match.how == "normalised" and len(text.split()) > 2)
     name = str(skb.nodes.names[match.number])
     if " " in text:  # another number is no misspelling: "Lamp 4" for "Lamp 72"
         return match.how != "fuzzy" or _DIGITS.findall(name) == _DIGITS.findall(text)

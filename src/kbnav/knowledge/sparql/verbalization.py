@@ -395,6 +395,9 @@ class _Writer:
             return f"{start}: {what}"
         last = steps[-1]
         if last.kind in ("iri", "negated") or (last.kind == "|" and all(part.kind == "iri" for part in last.parts)):
+            others = tuple(part for part in last.parts if self._role(part.name)[1] != self._instance)
+            if 0 < len(others) < len(last.parts) and not any(self._is_wider(part.name) for part in others):
+                return self._say("kind", subject=start, property=self._noun(replace(last, parts=others)), value=what)
             return self._stated(self._noun(last), start, what)
         return f"{self._reached(last, start)}: {what}"
 

@@ -121,10 +121,11 @@ def reader_of(request: Request) -> str:
 
 
 async def look_up(
-    request: Request, parts: Parts, owner: str, served: Served, look: Callable[[], T], seconds: float = 0.0
+    request: Request, parts: Parts, owner: str, served: Served, look: Callable[[], T], seconds: float | None = None
 ) -> T:
-    """What ``look`` sees in a knowledge base, in its owner's turn, in so many ``seconds`` or those of a page.
+    """What ``look`` sees in a knowledge base, in its owner's turn, in so many ``seconds``.
 
+    Without them it has those of a page, and a knowledge base that takes longer counts as failing.
     Raises LimitReached, NotAnswering, Stopped, Overdue, and as ``look``.
     """
 
@@ -132,20 +133,16 @@ async def look_up(
         with served.breaker.watching():
             return look()
 
-    return await parts.service.pages.run(
-        owner, served.key, watched, gone=request.is_disconnected, seconds=seconds or parts.service.page_seconds,
-        refuse=served.breaker.refuse,
-    )  # fmt: skip
-
-
-async def page_of(request: Request, parts: Parts, visitor: Visitor, kb: str, look: Callable[[], T]) -> T:
-    """The same for a page; a knowledge base that takes too long for one counts as failing."""
-    served = parts.service.kb(kb)
     try:
-        return await look_up(request, parts, visitor.owner, served, look)
+        return await parts.service.pages.run(
+            owner, served.key, watched, gone=request.is_disconnected, seconds=seconds or parts.service.page_seconds,
+            refuse=served.breaker.refuse,
+        )  # fmt: skip
     except Overdue as error:
+        if seconds is not None:
+            raise
         served.breaker.failed()
-        raise Overdue(f"the knowledge base {kb} does not answer: {error}") from error
+        raise Overdue(f"the knowledge base {served.key} does not answer: {error}") from error
 
 
 def sse(events: AsyncIterator[str]) -> StreamingResponse:

@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from kbnav.answers.question import checked_question
+from kbnav.answers.tables import markdown_table
 from kbnav.apps.web.auth import NOBODY
 from kbnav.apps.web.results import text_of
 from kbnav.apps.web.routes.common import REFUSALS, ChatOf, ChatParts, VisitorOf, finished, sse, sse_event
@@ -25,7 +26,6 @@ from kbnav.runs.trajectory import Outcome, Turn
 SHOWN_ROWS = 20
 MOST_TURNS = 20
 _RESPONSE = "resp-"
-_ESCAPED = str.maketrans({char: "\\" + char for char in "\\`*_{}[]<>()#+-!|~&"})
 _LIVE = str.maketrans({char: "\\" + char for char in "\\`[]<>&"})
 
 
@@ -43,16 +43,12 @@ router = APIRouter(
 class Part(BaseModel):
     """A part of a message; only text can be asked."""
 
-    model_config = ConfigDict(extra="ignore")
-
     type: str
     text: str = ""
 
 
 class Message(BaseModel):
     """One message of a conversation."""
-
-    model_config = ConfigDict(extra="ignore")
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[Part] | None = None
@@ -67,8 +63,6 @@ class Message(BaseModel):
 class Asked(BaseModel):
     """What both ways of asking take; settings of sampling are the operator's here, and are ignored."""
 
-    model_config = ConfigDict(extra="ignore")
-
     model: str = Field(max_length=600)
     stream: bool = False
     tools: list[Any] | None = None
@@ -76,8 +70,6 @@ class Asked(BaseModel):
 
 class StreamOptions(BaseModel):
     """How a stream ends."""
-
-    model_config = ConfigDict(extra="ignore")
 
     include_usage: bool = False
 
@@ -340,9 +332,8 @@ def _markdown(answer: Mapping[str, Any], parts: ChatParts) -> str:
     found = parts.store.results.find(answer["result"]["id"]) if answer.get("result") else None
     if found:
         table = found[1]
-        rows = [[_cell(text_of(cell, table.head)) for cell in row] for row in table.rows(0, SHOWN_ROWS)]
-        lines = [[_cell(name) for name in table.columns], ["---"] * len(table.columns), *rows]
-        blocks.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+        rows = [[text_of(cell, table.head) for cell in row] for row in table.rows(0, SHOWN_ROWS)]
+        blocks.append(markdown_table(table.columns, rows).rstrip())
         if table.count > SHOWN_ROWS:
             blocks.append(f"{table.count} rows, the first {SHOWN_ROWS} shown")
     if answer["query"]:
@@ -357,7 +348,3 @@ def _markdown(answer: Mapping[str, Any], parts: ChatParts) -> str:
 def _sentences(text: str) -> str:
     """A name in them becomes no link, picture or HTML; other Markdown, which only looks odd, is let be."""
     return text.translate(_LIVE)
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).translate(_ESCAPED)

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from kbnav.apps.web.auth import Visitor
+from kbnav.apps.web.auth import Visitor, cookie_header
 from kbnav.apps.web.rendering import cookie_value, form_of, page
 from kbnav.apps.web.routes.common import LOGGED_IN, PartsOf
 from kbnav.apps.web.routes.explore import SHOWN
@@ -23,7 +23,6 @@ LONGEST_NAME = 60
 LONGEST_TEXT = 2000
 TWO_HOPS = 8
 """Ways of two hops that are shown of a node."""
-_AGE = 30 * 24 * 3600
 Batch = Annotated[int, Query(ge=0, le=10_000)]
 
 
@@ -51,8 +50,7 @@ def take_name(request: Request, form: FormOf) -> Response:
     """Keep the name that somebody chose in their browser."""
     name = " ".join(_field(form, "name").split())[:LONGEST_NAME]
     response = RedirectResponse("/", 303)
-    marks = "; Secure" if request.state.secure else ""
-    cookie = f"{COOKIE}={quote(name, safe='')}; Path=/; Max-Age={_AGE}; HttpOnly; SameSite=Lax{marks}"
+    cookie = cookie_header(quote(name, safe=""), secure=request.state.secure, name=COOKIE)
     response.headers.append("Set-Cookie", cookie)
     return response
 

@@ -12,15 +12,7 @@ from pydantic import BaseModel
 from kbnav.apps.console import EXAMPLES
 from kbnav.apps.web.examples import made_examples
 from kbnav.apps.web.rendering import page
-from kbnav.apps.web.routes.common import (
-    LOGGED_IN,
-    REFUSALS,
-    Language,
-    PartsOf,
-    VisitorOf,
-    look_up,
-    page_of,
-)
+from kbnav.apps.web.routes.common import REFUSALS, Language, PartsOf, VisitorOf, look_up
 from kbnav.apps.web.service import Served
 from kbnav.errors import NotOffered
 from kbnav.knowledge.skb.exploring import Explorer, NodePage
@@ -49,15 +41,6 @@ def explorer_of(served: Served) -> Explorer:
     return Explorer(as_skb(served.kb, "the explorer"))
 
 
-@router.get("/explore", dependencies=[LOGGED_IN])
-async def index(request: Request, parts: PartsOf) -> Response:
-    """The SKBs to look around in; where there is one, that."""
-    served = [one for one in parts.service.kbs.values() if one.is_skb]
-    if len(served) == 1:
-        return RedirectResponse(served[0].explore(), 303)
-    return page(request, "explore.html", explorers=[(one, explorer_of(one).skb.meta) for one in served])
-
-
 @router.get("/explore/{kb}")
 async def overview(
     kb: str, request: Request, parts: PartsOf, visitor: VisitorOf, q: Text = "", type: Text = "", relation: Text = "",
@@ -78,7 +61,7 @@ async def overview(
         meta, shown = explorer.skb.meta, explorer.kb.relations.display
         return page(request, "explore_kb.html", served=served, meta=meta, shown=shown, q="")
 
-    return await page_of(request, parts, visitor, kb, look)
+    return await look_up(request, parts, visitor.owner, served, look)
 
 
 def _relation(request: Request, served: Served, explorer: Explorer, relation: str) -> Response:
@@ -103,7 +86,7 @@ async def neighbors(
         value = explorer.value(explorer.skb.number(node))
         return _listed(request, served, listed, start, node=value, relation=relation)
 
-    return await page_of(request, parts, visitor, kb, look)
+    return await look_up(request, parts, visitor.owner, served, look)
 
 
 def _listed(request: Request, served: Served, listed: NodePage, start: int, **of: Any) -> Response:
@@ -135,7 +118,7 @@ async def entry_page(kb: str, entity_id: str, request: Request, parts: PartsOf, 
         incoming = served.kb.search_neighbors(entity_id, direction="in", limit=50) if served.has_pages else None
         return page(request, "entry.html", kb=served.key, entry=entry, incoming=incoming, link=served.link)
 
-    return await page_of(request, parts, visitor, kb, look)
+    return await look_up(request, parts, visitor.owner, served, look)
 
 
 class Card(BaseModel):

@@ -149,12 +149,8 @@ async def ask(asked: SingleQuestion, request: Request, parts: ChatOf, visitor: V
 def sessions(parts: ChatOf, visitor: VisitorOf, find: Annotated[str, Query(max_length=200)] = "") -> list[SessionData]:
     """One's own sessions, newest first, or those with ``find`` in a question or answer; none without a cookie."""
     own = [] if visitor is NOBODY else parts.store.sessions(visitor.owner)
-    return [SessionData.model_validate(one) for one in own if not find or _says(parts.store.runs(one.id), find)]
-
-
-def _says(runs: list[StoredRun], text: str) -> bool:
-    said = [words for run in runs for words in (run.question, run.answer and run.answer.get("text")) if words]
-    return text.casefold() in "\n".join(said).casefold()
+    found = parts.store.sessions_with(visitor.owner, find) if own and find else {one.id for one in own}
+    return [SessionData.model_validate(one) for one in own if one.id in found]
 
 
 @router.post("/sessions", status_code=201)

@@ -36,7 +36,7 @@ from kbnav.apps.web.store import StoredResult, unguessable
 from kbnav.errors import KbnavError, QueryTimeout, Stopped, StopRun
 from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import Entity, asked_by
-from kbnav.knowledge.evidence import MOST_ROWS, Evidence, Link, Provenance
+from kbnav.knowledge.evidence import MOST_ROWS, Provenance
 from kbnav.knowledge.skb.rdf import local_name
 from kbnav.knowledge.sparql.remarks import Measure, measures
 from kbnav.knowledge.sparql.verbalization import comment_labels, verbalize_answer
@@ -238,9 +238,8 @@ Stored = tuple[StoredResult, StoredTable]
 
 
 def _own_result(result_id: str, parts: ChatOf, visitor: VisitorOf) -> Stored:
-    results = parts.store.results
-    found = results.find(result_id) if results.owner(result_id) == visitor.owner else None
-    if found is None:
+    found = parts.store.results.find(result_id)
+    if found is None or found[0].owner != visitor.owner:
         raise HTTPException(404, "you have no such result")
     return found
 
@@ -400,23 +399,4 @@ def _evidence_data(parts: ChatParts, served: Served, found: Provenance, table: A
         page = served.link(name) if name in found.labels and not iri and name[:1] == "P" else ""
         return {"text": property_name(name, labelled), "href": name if name.startswith("http") else page}
 
-    def pair(link: Link) -> dict[str, Any]:
-        return {"property": property_data(link.property), "value": cell(link.value)}
-
-    def statement(one: Evidence, record: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            **record,
-            "subject": cell(one.subject),
-            "property": property_data(one.property),
-            "value": cell(one.value),
-            "qualifiers": [pair(link) for link in one.qualifiers],
-            "references": [[pair(link) for link in links] for links in one.references],
-            "others": [cell(other) for other in one.others],
-        }
-
-    data = evidence_data(found, table)
-    rows = [
-        [statement(one, record) for one, record in zip(row, records, strict=True)]
-        for row, records in zip(found.rows, data["rows"], strict=True)
-    ]
-    return parts.hide.hidden_in({**data, "rows": rows})
+    return parts.hide.hidden_in(evidence_data(found, table, cell=cell, named=property_data))

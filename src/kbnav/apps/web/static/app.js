@@ -3,14 +3,14 @@
 import { showCards } from "./card.js";
 import { call, listen } from "./client.js";
 import { h, heading } from "./dom.js";
-import { akin, examplesOf, fromCopy, listenToExamples, shapeOf, shownExamples } from "./examples.js";
+import { akin, examplesOf, listenToExamples, origin, shapeOf, shownExamples } from "./examples.js";
 import { History } from "./history.js";
 import { listenToMenus } from "./menu.js";
 import { clearComplaint, complain, hideLost, showLost } from "./notices.js";
 import { enqueue, next, openQueue } from "./queue.js";
 import { QueryView } from "./query.js";
 import { kept } from "./result.js";
-import { RunView, offlineBadge } from "./run.js";
+import { RunView } from "./run.js";
 import { language, t } from "./text.js";
 
 const offered = JSON.parse(document.body.dataset.offered);
@@ -34,7 +34,7 @@ async function showShared() {
 /** The chat: what is asked, of what, in which session, and what runs now. */
 class Chat {
   constructor() {
-    for (const name of ["ask", "question", "send", "stop", "kb", "system", "model", "badge", "settings"]) this[name] = document.getElementById(name);
+    for (const name of ["ask", "question", "send", "stop", "kb", "system", "model", "settings"]) this[name] = document.getElementById(name);
     this.kept = new History({ user: offered.user, called: (key) => offered.kbs.length > 1 && this.called(key), complain: (error) => complain(error.message), leave: () => {
       history.pushState(null, "", "/");
       this.open("");
@@ -74,17 +74,12 @@ class Chat {
     this.kb.parentElement.hidden = offered.kbs.length < 2;
     this.lookAround();
     this.settings.hidden = this.base.systems.length < 2 && offered.models.length < 2;
-    this.showBadge();
   }
 
   /** The pages on which one looks around in what is chosen, where it has some. */
   lookAround() {
     const explore = document.getElementById("explore-open");
     if (explore) Object.assign(explore, { href: this.base.explore, hidden: !this.base.explore });
-  }
-
-  showBadge() {
-    this.badge.replaceChildren(this.model.value === "offline" ? offlineBadge() : "");
   }
 
   listen() {
@@ -94,7 +89,6 @@ class Chat {
       this.leave();
     });
     for (const select of [this.system, this.model]) select.addEventListener("change", () => this.leave());
-    this.model.addEventListener("change", () => this.showBadge());
     this.system.addEventListener("change", () => (this.system.title = this.base.about[this.system.value] || ""));
     this.ask.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -165,7 +159,7 @@ class Chat {
     runs.append(h("div", { class: "welcome" }, h("h2", {}, t("welcome.head", { kb: entities > 0 ? t("welcome.asked", { kb: name }) : name })),
       h("p", {}, name === "Wikidata" && t("welcome.wikidata"), types.length > 0 && t("welcome.types", { kb: key, types: new Intl.ListFormat(language).format(types.slice(0, TYPES)) }), " ", explore ? t("welcome.texts") : t("welcome.what")), this.ask,
       this.model.value === "offline" && h("p", { class: "soft" }, h("strong", {}, t("offline.badge")), ". ", t("offline.about")), this.holds(key)));
-    this.question.focus({ preventScroll: true });
+    this.focus();
   }
 
   /** What a knowledge base holds, and questions that it can answer, one of each kind; beside a question that it cannot answer, the three nearest. */
@@ -177,8 +171,8 @@ class Chat {
       examples.replaceChildren(...shownExamples(akin(found, question), (one) => this.try(one), question ? 3 : undefined));
       head.hidden = !found.length;
     });
-    const copy = fromCopy(base);
-    if (key === "mini") copy?.append(`. ${t("copy.mini")}`);
+    const copy = origin(base);
+    if (copy && key === "mini") copy.append(`. ${t("copy.mini")}`);
     return h("div", { class: "holds" }, copy, head, examples);
   }
 
@@ -214,7 +208,7 @@ class Chat {
     document.title = title ?? t("query.label");
     this.question.placeholder = t("ask.placeholder");
     runs.append(element);
-    this.newest({ element });
+    this.newest(element);
     if (!title) view.editor.open().then(() => view.editor.focus());
     if (found) view.show(query, found);
     if (now) view.ask();
@@ -228,10 +222,15 @@ class Chat {
   }
 
   /** The newest question stands at the top, with room for its steps above the bar. */
-  newest(view) {
+  newest(element) {
     runs.querySelector(".newest")?.classList.remove("newest");
-    view.element.classList.add("newest");
-    view.element.scrollIntoView({ block: "start" });
+    element.classList.add("newest");
+    element.scrollIntoView({ block: "start" });
+  }
+
+  /** To the box, unless a keyboard would rise over what is to be read. */
+  focus() {
+    if (!matchMedia("(pointer: coarse)").matches) this.question.focus({ preventScroll: true });
   }
 
   /** Show a run, and listen where it goes on. */
@@ -253,7 +252,7 @@ class Chat {
     if (said) say(said);
     if (view.done && this.running?.view === view) {
       this.work(null);
-      this.question.focus({ preventScroll: true });
+      this.focus();
       const question = next();
       if (question) this.put(question);
     }
@@ -275,15 +274,26 @@ class Chat {
     }
     this.send.disabled = true;
     const turn = this.opened;
+    const sent = h("section", { class: "run", "aria-label": question }, heading(question), h("p", { class: "soft" }, t("run.waiting")));
+    if (!runs.querySelector(".run:not(.typed)")) {
+      this.clear();
+      this.kept.place.closest("aside").hidden = false; // now, and not when the list comes: nothing moves then
+      this.focus();
+    }
+    runs.append(sent);
+    this.newest(sent);
     try {
       if (!this.session && !await this.begin(question, turn)) return;
       const run = await call(`/api/sessions/${encodeURIComponent(this.session)}/questions`, "POST", { question, ...choice });
       this.list();
       if (turn !== this.opened) return;
       this.empty(question);
-      this.newest(this.show(run));
+      sent.remove();
+      this.newest(this.show(run).element);
     } catch (error) {
       if (turn !== this.opened) return;
+      sent.remove();
+      if (!runs.children.length) this.welcome();
       complain(error.message);
       this.question.value ||= question; // one that had waited is not lost
     } finally {
@@ -297,8 +307,6 @@ class Chat {
     if (turn !== this.opened) return false;
     this.session = made.id;
     openQueue(made.id);
-    this.clear();
-    this.question.focus({ preventScroll: true });
     history.pushState(null, "", `/s/${made.id}`);
     document.title = question;
     return true;
@@ -346,7 +354,7 @@ class Chat {
       this.fillChoice(found);
       document.title = found.title || "kbnav";
       const views = found.runs.map((run) => this.show(run));
-      if (views.length > 1) this.newest(views.at(-1));
+      if (views.length > 1) this.newest(views.at(-1).element);
       const question = !this.running && next(); // it waited for one that was answered while nobody looked
       if (question) this.put(question);
     } catch (error) {

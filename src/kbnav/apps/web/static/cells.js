@@ -30,7 +30,7 @@ function cell(value, yearOnly, open) {
   if (value.kind === "number") return h("td", { class: "number" }, h("span", { title: value.text }, grouped(value.text)));
   if (value.kind === "date") return h("td", { class: "date" }, h("span", { title: value.text }, dated(value.text, yearOnly, value.precision)));
   if (value.kind === "point" && located(value)) return h("td", { class: "point" }, h("span", { title: value.text, dir: "ltr" }, located(value)));
-  if (value.kind === "unknown") return h("td", {}, h("em", {}, t("cell.unknown")));
+  if (value.kind === "unknown") return h("td", {}, h("em", { title: t("cell.not_known") }, t("cell.unknown")));
   if (value.kind === "truth") return h("td", {}, t(value.text === "true" ? "cell.yes" : open ? "cell.unstated" : "cell.no"));
   const image = isPicture(value);
   const shown = image ? fileName(value.href) : value.text;

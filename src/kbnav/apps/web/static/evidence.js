@@ -1,38 +1,11 @@
 // Why a row is there: the statements that make it true, below the row, looked up when they are asked for.
 
-import { call } from "./client.js";
 import { dated } from "./cells.js";
 import { h, link } from "./dom.js";
+import { withVariables } from "./readings.js";
 import { t } from "./text.js";
 
 const ADDRESS = 60; // characters of an address that are shown
-
-/** A button for a row, which opens and closes a row of statements below it; `base` is their address. */
-export function evidenceButton(base, number, width) {
-  let below = null;
-  const button = h("button", { type: "button", class: "why", title: t("evidence.show"), "aria-expanded": "false" }, t("evidence.why"));
-  button.addEventListener("click", async () => {
-    const row = button.closest("tr");
-    if (below) {
-      below.remove();
-      below = null;
-      button.setAttribute("aria-expanded", "false");
-      return;
-    }
-    const told = h("div", { "aria-live": "polite" }, h("span", { class: "soft" }, t("evidence.waiting")));
-    below = h("tr", { class: "evidence" }, h("td", { colspan: width }, h("div", {}, told))); // as wide as the place, not as the columns
-    row.after(below);
-    button.setAttribute("aria-expanded", "true");
-    try {
-      const found = await call(`${base}?${new URLSearchParams({ row: number })}`);
-      const shown = new Set([...row.parentElement.querySelectorAll("tr:not(.evidence) a[data-entity]")].map((one) => one.dataset.entity));
-      told.replaceChildren(...statements(found, shown));
-    } catch (error) {
-      told.replaceChildren(h("span", { class: "problem" }, error.message));
-    }
-  });
-  return button;
-}
 
 /** What is known of one row, beside rows of the entities that are `shown`. */
 export function statements(found, shown = new Set()) {
@@ -41,7 +14,7 @@ export function statements(found, shown = new Set()) {
   return [
     told.length > 0 && h("ul", { class: "statements" }, told.map((one) => h("li", { dir: "auto" }, statement(one, found.copy, shown)))),
     told.length === 0 && found.absent.length === 0 && h("p", {}, t("evidence.none")),
-    ...found.absent.map((condition) => h("p", { dir: "auto" }, t("evidence.absent", { condition }))),
+    ...found.absent.map((condition) => h("p", { dir: "auto" }, withVariables(t("evidence.absent", { condition })))),
     found.cut && h("p", { class: "soft" }, t("evidence.cut")),
     ...found.untold.map((part) => h("p", { class: "soft" }, t("evidence.untold", { part }))),
   ].filter(Boolean);

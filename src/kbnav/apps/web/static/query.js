@@ -1,14 +1,13 @@
 // An answer's query: what its ids mean, an editor, and what it gives when it is run again.
 
 import { absent } from "./absent.js";
-import { columnName } from "./cells.js";
 import { call, freshName } from "./client.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
 import { QueryEditor } from "./editor.js";
-import { fromCopy, fromPart } from "./examples.js";
+import { isPart, origin } from "./examples.js";
 import { laidOut } from "./layout.js";
-import { doubts, inWords } from "./readings.js";
+import { inWords, warning, withoutBrackets, withVariables } from "./readings.js";
 import { keep, kept, showResult } from "./result.js";
 import { language, t } from "./text.js";
 
@@ -51,7 +50,7 @@ export class QueryView {
 
   /** What a query asks, in words, and what its ids mean, which the server has put in front of it as comments. */
   explain({ query_labelled: labelled, query, query_words: words }) {
-    const line = (one) => [one.text.replaceAll("[answer]", `[${columnName("answer")}]`), one.inner.length > 0 && h("ul", {}, one.inner.map((inner) => h("li", {}, line(inner))))];
+    const line = (one) => [...withVariables(one.text), one.inner.length > 0 && h("ul", {}, one.inner.map((inner) => h("li", {}, line(inner))))];
     this.inWords.replaceChildren(
       ...(words?.lines ?? []).map((one) => h("div", {}, line(one))),
       ...(words?.remarks ?? []).map((remark) => h("p", { class: "remark" }, remark)));
@@ -91,13 +90,14 @@ export class QueryView {
     this.ran = query;
     keep("query", query);
     if (this.offered.kbs.length > 1) keep("kb", this.run.kb);
-    document.dispatchEvent(new CustomEvent("ran", { detail: { query, kb: this.run.kb, title: this.title, of: this.of, from: this.from, name: this.name, words: inWords(found.query_words) } }));
+    document.dispatchEvent(new CustomEvent("ran", { detail: { query, kb: this.run.kb, title: this.title, of: this.of, from: this.from, name: this.name, words: withoutBrackets(inWords(found.query_words)) } }));
     this.name = undefined;
     this.explain(found);
     this.answer.link ||= found.link;
     this.changed();
     const shown = showResult(result, `/api/results/${encodeURIComponent(result.id)}`, t("query.label"), { query: this.editor.value, labelled: found.query_labelled, key: "view" });
-    this.shown.replaceChildren(absent(result.absence), ...doubts([], null, undefined, [...fromPart(this.base, query), ...unnamed(result.columns, query)]), fromCopy(this.base) || "", shown.element, h("div", { class: "foot" }, shown.files, this.title && this.link));
+    const hints = unnamed(result.columns, query).map((hint) => h("p", {}, hint));
+    this.shown.replaceChildren(absent(result.absence), hints.length ? warning(hints) : "", origin(this.base, { part: isPart(this.base, query) }) || "", shown.element, h("div", { class: "foot" }, shown.files, this.title && this.link));
   }
 
   fail(error) {

@@ -7,15 +7,27 @@ import { t } from "./text.js";
 
 const RIGHT_TO_LEFT = /[\u0590-\u08ff]/; // letters whose quotes would turn round among others
 const SHORT = 140; // letters of a query in words on one line
+const VARIABLE = /\[([\p{L}\p{N}_]+)\]/u; // of a query in words
 
-/** What a query asks, as the server says it in words, on one line: its first conditions, up to one that has others in it. */
+/** What a query asks, as the server says it in words, on one line: its first conditions, up to one that has others in it; of such a one that is first, its own first. */
 export function inWords(words) {
   const lines = (words?.lines ?? []).flatMap((one) => (one.inner.length ? one.inner : [one]));
   const plain = lines.findIndex((one) => one.inner.length);
-  const told = lines.slice(0, plain < 0 ? undefined : plain).map((one) => one.text.replace(/\s*[:：]\s*\[answer\]$/, "").replaceAll("[answer]", `[${columnName("answer")}]`));
+  const first = (one) => (one.inner.length ? first(one.inner[0]) : one.text);
+  const told = plain === 0 ? [`${lines[0].text} ${first(lines[0])}`] : lines.slice(0, plain < 0 ? undefined : plain).map((one) => one.text.replace(/\s*[:：]\s*\[answer\]$/, ""));
   const text = told.join("; ");
   if (text.length > SHORT) return `${text.slice(0, SHORT).replace(/\s+\S*$/, "")} …`;
   return text && plain >= 0 ? `${text}; …` : text;
+}
+
+/** Words in which a query's variables stand in brackets, as text and elements. */
+export function withVariables(text) {
+  return text.split(VARIABLE).map((part, place) => (place % 2 ? h("var", {}, columnName(part)) : part));
+}
+
+/** The same as text alone. */
+export function withoutBrackets(text) {
+  return text.split(VARIABLE).join("");
 }
 
 /** What rules made of the question, or else `words`, and what can be asked instead; `ask` is absent where nothing can. */
@@ -23,7 +35,7 @@ export function understood(read, ask, words = "") {
   const text = read?.text || words;
   if (!text && !read?.instead.length) return "";
   return h("div", { class: "read" },
-    text && h("p", { class: "soft", dir: "auto" }, t("read.as", { text })),
+    text && h("p", { class: "soft", dir: "auto" }, withVariables(t("read.as", { text }))),
     read?.instead.length > 0 && ask && h("p", {}, t("read.instead"), " ", read.instead.map((question) => choice(question, "", () => ask(question)))));
 }
 
@@ -47,13 +59,18 @@ const DOUBTS = {
   class: (about) => t("doubt.class", ofAll(about)),
 };
 
-/** What speaks against an answer, or with `note` what of a question without one was not understood and is not in the note, and `more` lines, in one box: what of the question was not used, and one line for each other kind, where `more` does not say it; one that is newer than this page is told as it came. A whole date says its year. */
-export function doubts(found, read, note = undefined, more = []) {
+/** What speaks against an answer, or with `note` what of a question without one was not understood and is not in the note, in one box: what of the question was not used, and one line for each other kind; one that is newer than this page is told as it came. A whole date says its year, and of which copy an answer is stands below it. */
+export function doubts(found, read, note = undefined) {
   const unused = [...(read?.unused ?? []), ...found.flatMap(({ kind, about }) => (kind === "number" ? about.split(", ") : []))];
   const words = [...new Set(unused)].filter((word) => !note?.includes(word)).map((word) => t("read.word", { word })).map((word) => (RIGHT_TO_LEFT.test(word) ? `\u2068${word}\u2069` : word)).join(" ");
   const lines = [words && h("p", { class: "unused", dir: "auto" }, t(note === undefined ? "read.unused" : "read.unread", { words })),
-    ...found.flatMap(({ kind, about, text }) => (["number", "year", ...(more.length ? ["copy"] : [])].includes(kind) ? [] : [h("p", { dir: "auto" }, DOUBTS[kind]?.(about) ?? text)])), ...more.map((line) => h("p", {}, line))].filter(Boolean);
-  return lines.length ? [h("div", { class: "message doubt", role: "note" }, icon("alert"), h("div", {}, lines))] : [];
+    ...found.flatMap(({ kind, about, text }) => (["number", "year", "copy"].includes(kind) ? [] : [h("p", { dir: "auto" }, DOUBTS[kind]?.(about) ?? text)]))].filter(Boolean);
+  return lines.length ? warning(lines) : "";
+}
+
+/** Lines of what needs care, in one box. */
+export function warning(lines) {
+  return h("div", { class: "message doubt", role: "note" }, icon("alert"), h("div", {}, lines));
 }
 
 function choice(text, about, chosen) {

@@ -4,7 +4,6 @@ import { columnName, imprecise, showCells } from "./cells.js";
 import { call } from "./client.js";
 import { h } from "./dom.js";
 import { menu } from "./menu.js";
-import { evidenceButton } from "./evidence.js";
 import { number, t } from "./text.js";
 
 const PAGE = 50;
@@ -39,12 +38,12 @@ class ResultView {
     const head = (name) => (result.rows > 1 ? h("button", { type: "button", class: "sort", onclick: () => this.sortBy(name) }, columnName(name, result.ranking)) : columnName(name, result.ranking));
     this.heads = result.columns.map((name) => h("th", { scope: "col" }, head(name)));
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
-    const table = h("table", { class: "rows" }, h("thead", {}, h("tr", {}, this.heads, h("td"))), this.body);
+    const table = h("table", { class: "rows" }, h("thead", {}, h("tr", {}, this.heads, h("th", { scope: "col", class: "because" }, t("evidence.head")))), this.body);
     this.tabs = h("div", { class: "tabs", role: "group", "aria-label": t("view.choose") });
     this.drawn = h("div", { hidden: true });
     this.table = h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": t("rows.region") }, table);
     this.element = h("div", { class: result.rows === 1 && result.columns.length === 1 ? "result single" : "result" }, this.head(), this.table, this.drawn, this.problem, result.cut && h("p", { class: "soft" }, result.cut), this.pages = this.pager());
-    this.table.style.minHeight = `${2.1 * Math.min(result.rows, PAGE)}rem`; // until they are there
+    this.table.style.minHeight = `${2.2 * Math.min(result.rows + 1, PAGE)}rem`; // until they are there
     this.load();
   }
 
@@ -117,6 +116,7 @@ class ResultView {
       this.numbers = page.numbers;
       this.show(page);
       this.table.style.minHeight = "";
+      this.table.classList.toggle("wide", this.table.scrollWidth > this.table.clientWidth); // some of it is below the last column
       if (!this.kinds) this.offer(page.rows);
       this.state.total = page.total;
       this.problem.hidden = true;
@@ -186,4 +186,31 @@ class ResultView {
   sortBy(name) {
     this.change({ descending: this.state.sort === name && !this.state.descending, sort: name, start: 0 });
   }
+}
+
+/** A button for a row, which opens and closes a row of statements below it; `base` is their address. */
+function evidenceButton(base, number, width) {
+  let below = null;
+  const button = h("button", { type: "button", class: "why", title: t("evidence.show"), "aria-expanded": "false" }, t("evidence.why"));
+  button.addEventListener("click", async () => {
+    const row = button.closest("tr");
+    if (below) {
+      below.remove();
+      below = null;
+      button.setAttribute("aria-expanded", "false");
+      return;
+    }
+    const told = h("div", { "aria-live": "polite" }, h("span", { class: "soft" }, t("evidence.waiting")));
+    below = h("tr", { class: "evidence" }, h("td", { colspan: width }, h("div", {}, told))); // as wide as the place, not as the columns
+    row.after(below);
+    button.setAttribute("aria-expanded", "true");
+    try {
+      const [found, { statements }] = await Promise.all([call(`${base}?${new URLSearchParams({ row: number })}`), import("./evidence.js")]);
+      const shown = new Set([...row.parentElement.querySelectorAll("tr:not(.evidence) a[data-entity]")].map((one) => one.dataset.entity));
+      told.replaceChildren(...statements(found, shown));
+    } catch (error) {
+      told.replaceChildren(h("span", { class: "problem" }, error.message));
+    }
+  });
+  return button;
 }

@@ -7,7 +7,7 @@ import { readable } from "./cells.js";
 import { call } from "./client.js";
 import { copyButton } from "./copy.js";
 import { h, heading } from "./dom.js";
-import { fromCopy, fromPart } from "./examples.js";
+import { isPart, origin } from "./examples.js";
 import { icon, menu } from "./menu.js";
 import { complain } from "./notices.js";
 import { QueryView } from "./query.js";
@@ -37,22 +37,21 @@ export class RunView {
     this.words = h("div", { class: "words" });
     this.toldAs = run.model === "offline" || Boolean(offered.share || document.querySelector("#runs .run:not(.typed)")); // of rules, or not to be read without what was said before
     this.found = h("div", { class: "found", onsingle: ({ detail }) => this.once(detail) });
-    this.answer = h("div", { class: "answer" }, this.words, this.steps.element, this.found);
+    this.answer = h("div", { class: "answer" }, this.words, this.awaited.element, this.steps.element, this.found);
     this.element = h("section", { class: "run", id: run.id, "data-kb": run.kb, "aria-label": run.question, "aria-busy": "true" },
       heading(run.question),
-      this.by(), this.awaited.element, this.answer);
+      this.by(), this.answer);
     if (run.status === "queued" || run.status === "running") this.awaited.begin(t("run.waiting"), run.made);
     for (const event of run.events) this.apply(event);
   }
 
-  /** By what it is answered, where that is not the usual or not said above; of a shared answer also when. */
+  /** By what it is answered, where that is not the usual; of a shared answer also when. */
   by() {
     const { run, offered } = this;
     const [base, model] = [offered.kbs.find((one) => one.key === run.kb), run.model !== "offline" && run.model];
     const date = offered.share && new Date(run.made * 1000).toLocaleDateString(language, { dateStyle: "long" });
     const told = [date, base && run.system !== base.systems[0] && `${t("choice.system")}: ${run.system}`, (offered.share || offered.models.length > 1) && model].filter(Boolean).join(" · ");
-    const badge = (offered.share || offered.models.length > 1) && run.model === "offline" && offlineBadge();
-    return (told || badge) && h("p", { class: "soft" }, told, " ", badge);
+    return told && h("p", { class: "soft" }, told);
   }
 
   /** A result of one value says by itself what the words above it say. */
@@ -125,15 +124,15 @@ export class RunView {
     const nothing = answer.status === "no answer" && this.run.model === "offline";
     this.words.replaceChildren(
       head ? h("p", { class: "head" }, head) : "",
-      ...doubts(answer.doubts ?? [], answer.understood, answer.status === "no answer" ? answer.note : undefined, fromPart(served, answer.query, answer.result)),
+      doubts(answer.doubts ?? [], answer.understood, answer.status === "no answer" ? answer.note : undefined),
       answer.text ? h("p", { class: "text", dir: "auto", "data-said": answer.text }, readable(answer.text)) : "",
       answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "",
-      nothing && !answer.note ? h("p", { class: "note" }, t("offline.unanswered")) : "",
-      understood(answer.understood, this.ask, this.toldAs ? inWords(answer.query_words) : ""),
-      (nothing && this.holds?.()) || "");
+      nothing && !answer.note ? h("p", { class: "note" }, t("offline.unanswered")) : "");
     const result = answer.result && showResult(answer.result, base, this.run.question, { query: answer.query, labelled: answer.query_labelled, absence: answer.absence, key: this.offered.share ? "view" : this.run.id });
     this.found.replaceChildren(
-      (result && fromCopy(served)) || "",
+      understood(answer.understood, this.ask, this.toldAs ? inWords(answer.query_words) : ""),
+      (result && origin(served, { rules: this.run.model === "offline", part: isPart(served, answer.query, answer.result) || answer.doubts?.some(({ kind }) => kind === "copy") })) || "",
+      (nothing && this.holds?.()) || "",
       result?.element ?? "",
       answer.status === "stopped" ? "" : absent(answer.absence, answer.result?.columns.join() === "boolean"),
       this.foot(answer.text, result),
@@ -187,9 +186,4 @@ function thinking(run, offered) {
   const ranks = offered.kbs?.find((one) => one.key === run.kb)?.rankings.includes(run.system);
   if (ranks) return t("run.working");
   return run.model === "offline" ? t("await.rules") : t("await.model", { model: run.model });
-}
-
-/** What is said wherever no language model answers. */
-export function offlineBadge() {
-  return h("span", { class: "badge calm", title: t("offline.about") }, t("offline.badge"));
 }
