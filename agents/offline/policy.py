@@ -169,6 +169,8 @@ class Agenda(ABC):
         stems = set(map(singular, named))
 
         def says(word: str) -> bool:
+            if " " in word:  # no label says "over 80"
+                return False
             plain, low = fold(word), word.casefold()
             folded = fold(f"{word} {words.verbs.get(low, '')} {QUANTITIES.get(low, '')}").strip()
             if plain in named or singular(plain) in stems or plain in words.measures:

@@ -400,6 +400,11 @@ class WikidataAgenda(Agenda):
             return
         for relation in ranked[:_RELATIONS]:
             yield from self._in_year(relation)
+        if question.asks == "time" and len(self.names) == 1:  # "discovered": time of discovery, before a qualifier
+            said = fold(" ".join(one.text for one in self.besides(*focus)))
+            for relation in ranked[:_RELATIONS]:
+                if relation.kinds == {"time"} and any(relevance(said, [fold(relation.label)])):
+                    yield self._values(relation.triple(), f"{relation.label} ({relation.property_id}) is asked for.")
         for one in focus:
             yield from self._qualified(one)
             yield from self._literals(one)
@@ -429,8 +434,14 @@ class WikidataAgenda(Agenda):
         labels = [edges[0].property.label for edges in groups.values()]
         words = {way: " ".join([*(one.text for one in said), question.hint]) for way, said in heard.items()}
         fits = {way: fit(text, labels) for way, text in words.items()}
+        hint = lexicon(self.language).hints.get("place", "")
+
+        def places(name: str) -> bool:
+            return any(relevance(fold(hint), [fold(name)]))
+
         for place, ((name, way), edges) in enumerate(groups.items()):
-            relation = Relation(focus.best, name, labels[place], way, tuple(edges))
+            label = labels[place]
+            relation = Relation(focus.best, name, label, way, tuple(edges))
             score = fits[way][place] + hits[way].get(name, (None, 0.0))[1]
             dated = wanted == "time" and "time" in relation.kinds
             total = score - 0.5 * (name in classes)
@@ -440,6 +451,8 @@ class WikidataAgenda(Agenda):
             fitting = dated if wanted == "time" else wanted != "item" or relation.kinds != {"time"}
             if noun and "item" not in relation.kinds:
                 continue  # members of a class are asked for
+            if (question.asks, way) == ("place", "in") or ((question.asks, way) == ("person", "out") and places(label)):
+                continue  # what is linked to a place is none, and no place is a person
             answers = fitting or question.kind == "yes-no"
             if answers and total >= _ENOUGH and (score > 0 or dated):
                 yield replace(relation, score=total)

@@ -251,6 +251,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
             ("best",),
         ),
         ("What is the cheapest fair product?", "", "“fair”", ("fair",)),
+        ("Which products have a price below 20?", "", "“below 20”", ("below", "20", "below 20")),
+        ("Which products are supplied by Acme Ltd or Rossi S.p.A.?", "", "“or”", ("or",)),
         ("What is the total price?", "", "“total”", ("total", "price")),
         ("In which city is Rossi S.p.A.?", "Milano", "Rossi S.p.A.", ()),
         ("In which city is the supplier of Nordic lamp 1?", "Leeds", "Acme Ltd", ()),

@@ -39,6 +39,7 @@ NEGATIONS = frozenset(
     ["no", "not", "never", "without", "nicht", "kein", "keine", "keinen", "ohne", "pas", "sans", "sin", "nunca"]
 )
 """Words that turn a question into its opposite: what leaves one out answers another question."""
+_ALTERNATIVES = frozenset(["or", "oder", "either", "entweder"])
 _GROUPS = frozenset(["per", "each", "every", "percentage", "average", "difference", "differences", "than", "jede"])
 _BOUND = re.compile(
     r"\b(?:(?:more|less|fewer|greater|higher|lower) than|at (?:least|most)|over|above|under|below|between|"
@@ -82,7 +83,7 @@ class Question:
     second: tuple[str, ...] = ()
     """Question words after the first, as in "who and when"."""
     strict: tuple[str, ...] = ()
-    """What makes another question of it: "not", superlatives and comparatives, "each", "80", "over 80"."""
+    """What makes another question of it: "not", "or", superlatives and comparatives, "each", "80", "over 80"."""
 
     @property
     def noun(self) -> Phrase | None:
@@ -117,7 +118,7 @@ def read_question(text: str, language: str) -> Question:
         found = quoted  # "am I"
     said = [b for a, b in pairwise(["", *tokens]) if b.isdigit() and a not in words.classes and not _YEAR.fullmatch(b)]
     counted = [*_BOUND.findall(bare), *said]
-    turning = {*NEGATIONS, *_GROUPS, *words.measures, *words.comparatives}
+    turning = {*NEGATIONS, *_ALTERNATIVES, *_GROUPS, *words.measures, *words.comparatives}
     return Question(
         text,
         tuple(dict.fromkeys(found)),

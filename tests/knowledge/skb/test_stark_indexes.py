@@ -11,7 +11,7 @@ from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.stark import StarkSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import get_doc_info, indexed_text
-from kbnav.knowledge.skb.schema import read_meta, write_meta
+from kbnav.knowledge.skb.schema import FORMAT, read_meta, write_meta
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.documents import BM25, BM25Options
 from kbnav.retrieval.expansion import Rerank, RerankOptions, structures
@@ -119,8 +119,8 @@ def test_words_are_found_as_rendered_and_a_sources_numbers_are_not(built):
 def test_a_folder_of_an_earlier_format_is_refused(tmp_path):
     path = tmp_path / "old.skb"
     build(StarkSource(save_stark(tmp_path / "processed", *STYLES["stark-prime"])), path, BARE)
-    assert (read_meta(path).format, read_meta(path).indexed) == (2, "stark-prime")
-    write_meta(path, read_meta(path).model_copy(update={"format": 1}))
+    assert (read_meta(path).format, read_meta(path).indexed) == (FORMAT, "stark-prime")
+    write_meta(path, read_meta(path).model_copy(update={"format": FORMAT - 1}))
     with pytest.raises(DataError, match="an earlier version of kbnav built it"):
         SKB.open(path)
 

@@ -369,7 +369,7 @@ class SkbKB:
             for row in [self.skb.graph.row(node, way, number)]
             for kind, other in zip(row.relations.tolist(), row.nodes.tolist(), strict=True)
         ]
-        turns = in_turn(sorted(edges), lambda one: one[:2])
+        turns = in_turn(edges, lambda one: one[:2])
         ranked = self._ranked(edges, query, limit) if query.strip() else [(edge, 0.0) for edge in turns]
         shown = tuple(
             Edge(way, self.relations.entity(kind), value, round(score, 4))
