@@ -85,7 +85,7 @@ def test_the_page_speaks_the_language_of_the_browser_and_another_one_when_it_is_
     page.goto(server.url)
     page.click(".example >> text=Wann Elemente entdeckt wurden")
     page.click(".typed [data-view=table]")
-    assert page.locator(".typed th").all_inner_texts() == ["Element", "entdeckt"]
+    assert page.locator(".typed th").all_inner_texts() == ["Element", "entdeckt", "Belege"]
     page.click("#more > summary")
     with page.expect_navigation():
         page.select_option("#language", "zh")
