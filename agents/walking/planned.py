@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from kbnav.agents.common.state import Policy, Reply, State
 from kbnav.agents.walking.base import call_for
+from kbnav.knowledge.ranking import in_turn
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NEAREST, MatchedNode, NodeMatcher, Variant, unmatched_names
 from kbnav.planning.paths import Plan, PlannedPath, Planner
@@ -111,7 +111,8 @@ def open_match(kb: SkbKB, variant: Variant, nearest: int = NEAREST) -> Match:
         unknown = _unknown(kb, question, named, variant == "hybrid")
         near = [node for _, nodes in unknown for node in nodes]
         # Names spelled alike stand in for the nearest by meaning only where there are no vectors.
-        nodes = _in_turn(found) or list(dict.fromkeys(near))
+        turns = in_turn(found, lambda one: one.end)  # names do not overlap; of nodes by meaning all ends are 0
+        nodes = [one.id for one in turns] or list(dict.fromkeys(near))
         return Matched(nodes, bool(named or (near and not found)), [note for note, _ in unknown], bool(near))
 
     return match
@@ -130,13 +131,6 @@ def _unknown(kb: SkbKB, question: str, found: Sequence[MatchedNode], alike: bool
         listed = ", ".join(f"{one.label} ({node})" for node, one in kb.entities(near).items())
         told.append((f"No node is called “{name}”{f'; nearest by name: {listed}' if listed else ''}.", near))
     return told
-
-
-def _in_turn(nodes: Sequence[MatchedNode]) -> list[str]:
-    names: dict[int, list[str]] = {}
-    for node in nodes:
-        names.setdefault(node.end, []).append(node.id)  # names do not overlap; of nodes by meaning all ends are 0
-    return [node for turn in zip_longest(*names.values()) for node in turn if node is not None]
 
 
 def open_planned(
