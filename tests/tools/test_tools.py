@@ -96,6 +96,9 @@ def test_an_entry_ends_with_what_comes_in_and_what_the_members_of_a_class_have(m
     assert element.splitlines()[2].startswith("A class with 39 direct instances")
     assert "instance of (P31) ×" not in element
     assert read("Q979").splitlines()[2].startswith("- instance of (P31)")
+    assert {"date of birth (P569)", "place of birth (P19)"} <= {
+        line[2:].split(":")[0] for line in read("Q7186").splitlines()
+    }
     assert "come in" not in read("Q7186", profiles=False)
     whole = read("Q7186", statements=1, properties="p:P166, wdt:P4321").splitlines()
     assert whole[0] == "Marie Curie (Q7186)"
