@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextvars import copy_context
+from concurrent.futures import as_completed
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
@@ -30,7 +29,7 @@ from kbnav.agents.common.state import (
 )
 from kbnav.answers.tables import Absence, encodable
 from kbnav.errors import ServiceError, Stopped, StopRun
-from kbnav.models.cancellation import Cancellation, OutOfTime, in_time
+from kbnav.models.cancellation import Cancellation, OutOfTime, in_thread, in_time
 from kbnav.models.prices import cost_of
 from kbnav.runs.trajectory import FINISH, RUN_QUERIES, Call, Dropped, Outcome, Step, Stop, Usage, span
 from kbnav.settings.model import Budget, Price
@@ -377,11 +376,12 @@ def run_calls(
         results = [work[0]()]
         run.tell(Event("step", steps=(results[0][0],)))
     else:
-        with ThreadPoolExecutor(max_workers=min(len(work), _SIDE_BY_SIDE)) as pool:
-            futures = [pool.submit(copy_context().run, one) for one in work]
+        results = []
+        for start in range(0, len(work), _SIDE_BY_SIDE):
+            futures = [in_thread(one) for one in work[start : start + _SIDE_BY_SIDE]]
             for future in as_completed(futures):
                 run.tell(Event("step", steps=(future.result()[0],)))
-        results = [future.result() for future in futures]
+            results += [future.result() for future in futures]
     errors = [error for _, _, error in results if error]
     return [step for step, _, _ in results], sum((usage for _, usage, _ in results), Usage()), next(iter(errors), None)
 

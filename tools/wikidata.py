@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from threading import Timer
 
 from kbnav.answers.question import kb_of
 from kbnav.answers.relevance import content_words, relevance
@@ -21,7 +19,7 @@ from kbnav.knowledge.base import Direction, Entry, Profiled, PropertyProfile, Se
 from kbnav.knowledge.sparql.diagnose import diagnosis, is_empty_result
 from kbnav.knowledge.sparql.remarks import Measures, begin_with, loose_optional, measures, remarks
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, entity_ids, vocabulary_of
-from kbnav.models.cancellation import Cancellation
+from kbnav.models.cancellation import Cancellation, OutOfTime
 from kbnav.runs.trajectory import QUERY, Call, Step
 from kbnav.tools.context import Context, Observation, Shown
 from kbnav.tools.show import (
@@ -191,8 +189,7 @@ def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observa
     try:
         table = context.kb.execute_query(query, language=context.language)
     except QueryTimeout as error:
-        with _shortly(context, query) as run:
-            first = begin_with(kb_of(query)[1], run) if context.shown.profiles else ""
+        first = begin_with(kb_of(query)[1], _shortly(context, query)) if context.shown.profiles else ""
         first = " ".join(filter(None, (warned.strip(), first)))
         return Observation.of_error(QueryTimeout(f"{error}. {first}") if first else error)
     except TellModel as error:
@@ -249,30 +246,24 @@ def _remarks(context: Context, query: str, table: AnswerTable) -> tuple[list[str
     """What the rows do not say of themselves, and their units and precisions, as far as it can be asked soon."""
     kb, asked = asked_by(context.kb, query), kb_of(query)[1]
     words = vocabulary_of(kb)
-    with _shortly(context, query) as run:
-        seen = measures(asked, table, rows_shown(table, context.shown), run, words)
-        return remarks(asked, table, run, words, partial=is_mirror(kb.state()), measured=seen), seen
+    run = _shortly(context, query)
+    seen = measures(asked, table, rows_shown(table, context.shown), run, words)
+    return remarks(asked, table, run, words, partial=is_mirror(kb.state()), measured=seen), seen
 
 
-@contextmanager
-def _shortly(context: Context, query: str) -> Iterator[Callable[[str], AnswerTable]]:
+def _shortly(context: Context, query: str) -> Callable[[str], AnswerTable]:
     """Runs queries about ``query`` for ``_MORE`` seconds together; then it raises QueryTimeout."""
-    kb, limit = asked_by(context.kb, query), Cancellation()
+    kb, limit, until = asked_by(context.kb, query), Cancellation(), time.monotonic() + _MORE
 
     def run(asked: str) -> AnswerTable:
         try:
             limit.check()
-            return limit.run(partial(kb.execute_query, asked, language=context.language))
-        except Stopped as error:
+            return limit.run(partial(kb.execute_query, asked, language=context.language), until - time.monotonic())
+        except (OutOfTime, Stopped) as error:
+            limit.stop()
             raise QueryTimeout(str(error)) from error
 
-    timer = Timer(_MORE, limit.stop)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield run
-    finally:
-        timer.cancel()
+    return run
 
 
 def _unseen(context: Context, thought: str, query: str) -> str:

@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
 from kbnav.answers.language import fold
 
@@ -30,6 +31,12 @@ def relevance(question: str, texts: Sequence[str]) -> list[float]:
     Two words are the same where one is the other with a different ending ("discovered", "discoverer"): they share their
     first four letters or more and differ in at most the last four; such a match counts by the shared part.
     """
+    return list(_relevance(question, tuple(texts)))
+
+
+@lru_cache(1_000)
+def _relevance(question: str, texts: tuple[str, ...]) -> tuple[float, ...]:
+    """Kept, because rules that decide anew each turn weigh the same labels each time."""
     wanted = list(dict.fromkeys(content_words(question)))
     bags = [set(content_words(text)) for text in texts]
     vocabulary = set().union(*bags)
@@ -42,7 +49,7 @@ def relevance(question: str, texts: Sequence[str]) -> list[float]:
             best = max((near[word][other] for other in bag & near[word].keys()), default=0.0)
             score += best * math.log(1 + len(bags) / (1 + spread[word]))
         scores.append(score / math.sqrt(len(bag) + 1))
-    return scores
+    return tuple(scores)
 
 
 def _near(word: str, vocabulary: set[str]) -> dict[str, float]:
