@@ -13,7 +13,7 @@ from itertools import count
 from typing import TypeVar
 
 from kbnav.errors import DataError, LimitReached, NotAnswering, NotOffered, Overdue, ServiceError, Stopped
-from kbnav.models.cancellation import ON_REQUEST, Cancellation
+from kbnav.models.cancellation import ON_REQUEST, Cancellation, in_thread
 
 T = TypeVar("T")
 Gone = Callable[[], Awaitable[bool]]
@@ -228,36 +228,33 @@ class Limiter:
     async def _work(self, job: Job, call: Callable[[], T], seconds: float, gone: Gone) -> T:
         """Make the call in a thread of its own, and wait for it as long as the client does."""
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
+        over = asyncio.Event()
 
-        def settle(result: T | None, error: Exception | None) -> None:
+        def settle() -> None:
             self._leave(job)
-            if not done.done():
-                done.set_exception(error) if error else done.set_result(result)  # type: ignore[arg-type]
+            over.set()
 
-        def work() -> None:
-            result, problem = None, None
-            try:
-                result = job.cancellation.run_here(call)
-            except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
-                problem = error if isinstance(error, Exception) else RuntimeError(repr(error))
+        def tell(_: object) -> None:
             with suppress(RuntimeError):  # the server is gone
-                loop.call_soon_threadsafe(settle, result, problem)
+                loop.call_soon_threadsafe(settle)
 
         job.in_thread = True
-        threading.Thread(target=work, daemon=True, name="kbnav-limiter").start()
+        result = in_thread(call, job.cancellation)
+        result.add_done_callback(tell)
         end = loop.time() + seconds
         try:
-            while not (await asyncio.wait({done}, timeout=max(0.0, min(LOOK, end - loop.time()))))[0]:
+            while not over.is_set():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(over.wait(), max(0.0, min(LOOK, end - loop.time())))
+                    break
                 job.cancellation.check()
                 if loop.time() >= end:
                     raise Overdue(f"no answer in {seconds:g} s")
                 if await gone():
                     raise Stopped(ON_REQUEST)
-            return done.result()
+            return result.result()
         finally:
-            if not done.done():
-                done.cancel()
+            if not over.is_set():
                 job.cancellation.stop()
 
     def _let_in(self) -> None:

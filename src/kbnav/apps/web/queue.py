@@ -427,7 +427,7 @@ class RunQueue:
                 again=again,
                 on_event=recorder,
                 cancellation=cancellation,
-                durability="exit" if run.model == OFFLINE else "sync",  # the rules start over in milliseconds
+                at_once=run.model == OFFLINE,  # the rules start over in milliseconds
             )
 
     def _ended_as(self, live: _Live, ended: Attempt) -> tuple[Status, dict[str, Any]]:
