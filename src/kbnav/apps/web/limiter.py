@@ -13,7 +13,7 @@ from itertools import count
 from typing import TypeVar
 
 from kbnav.errors import DataError, LimitReached, NotAnswering, NotOffered, Overdue, ServiceError, Stopped
-from kbnav.models.cancellation import ON_REQUEST, Cancellation, in_thread
+from kbnav.models.cancellation import ON_REQUEST, Cancellation
 
 T = TypeVar("T")
 Gone = Callable[[], Awaitable[bool]]
@@ -228,33 +228,36 @@ class Limiter:
     async def _work(self, job: Job, call: Callable[[], T], seconds: float, gone: Gone) -> T:
         """Make the call in a thread of its own, and wait for it as long as the client does."""
         loop = asyncio.get_running_loop()
-        over = asyncio.Event()
+        done: asyncio.Future[T] = loop.create_future()
 
-        def settle() -> None:
+        def settle(result: T | None, error: Exception | None) -> None:
             self._leave(job)
-            over.set()
+            if not done.done():
+                done.set_exception(error) if error else done.set_result(result)  # type: ignore[arg-type]
 
-        def tell(_: object) -> None:
+        def work() -> None:
+            result, problem = None, None
+            try:
+                result = job.cancellation.run_here(call)
+            except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+                problem = error if isinstance(error, Exception) else RuntimeError(repr(error))
             with suppress(RuntimeError):  # the server is gone
-                loop.call_soon_threadsafe(settle)
+                loop.call_soon_threadsafe(settle, result, problem)
 
         job.in_thread = True
-        result = in_thread(call, job.cancellation)
-        result.add_done_callback(tell)
+        threading.Thread(target=work, daemon=True, name="kbnav-limiter").start()
         end = loop.time() + seconds
         try:
-            while not over.is_set():
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(over.wait(), max(0.0, min(LOOK, end - loop.time())))
-                    break
+            while not (await asyncio.wait({done}, timeout=max(0.0, min(LOOK, end - loop.time()))))[0]:
                 job.cancellation.check()
                 if loop.time() >= end:
                     raise Overdue(f"no answer in {seconds:g} s")
                 if await gone():
                     raise Stopped(ON_REQUEST)
-            return result.result()
+            return done.result()
         finally:
-            if not over.is_set():
+            if not done.done():
+                done.cancel()
                 job.cancellation.stop()
 
     def _let_in(self) -> None:

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +93,6 @@ class _Live:
     ended: StoredEvent | None = None
     draft: Draft | None = None
     version: int = 0
-    stored: int = 0
     adding: threading.Lock = field(default_factory=threading.Lock)
 
     def since(self, after: int) -> tuple[list[StoredEvent], bool]:
@@ -236,6 +235,7 @@ class RunQueue:
         What a model is writing here meanwhile comes as an event ``draft`` of number 0.
         """
         live: _Live | None = None
+        seen = 0
         with self._listening(run_id) as news:
             while True:
                 news.clear()
@@ -244,7 +244,6 @@ class RunQueue:
                     return
                 # One that is answered here, or was to its end.
                 live = self._live.get(run_id) or (live if live and live.ended else None)
-                stored = live.stored if live else 0
                 if live is None or live.events is None:
                     # Looked at first, so that no event is missed.
                     over = not await asyncio.to_thread(self._store.last_events, [run_id])
@@ -256,29 +255,18 @@ class RunQueue:
                     yield events
                 if over:
                     return
-                async for draft in self._drafts(run_id, live, stored, news):
-                    yield draft
-
-    async def _drafts(
-        self, run_id: str, live: _Live | None, stored: int, news: asyncio.Event
-    ) -> AsyncGenerator[list[StoredEvent]]:
-        """What a model writes for a run until more than ``stored`` events may be kept; none where nothing happens."""
-        seen = 0
-        while True:
-            try:
-                silence = min(LONGEST_SILENCE, 2 * TICK + self.before(run_id) / FAR)
-                await asyncio.wait_for(news.wait(), silence)
-            except TimeoutError:
-                yield []
-                if self._live.get(run_id) is live and (live is None or live.events is None):
-                    continue  # of one that waits here, or is another worker's, there is nothing until it is told
-                return
-            if live is None or live.version == seen or live.stored != stored:
-                return
-            news.clear()
-            seen = live.version
-            if draft := live.draft:
-                yield [StoredEvent(0, self._hide.hidden_in(_draft_data(draft)))]
+                if live and live.version != seen:
+                    seen = live.version
+                    if draft := live.draft:
+                        yield [StoredEvent(0, self._hide.hidden_in(_draft_data(draft)))]
+                while not news.is_set():
+                    silence = min(LONGEST_SILENCE, 2 * TICK + self.before(run_id) / FAR)
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(news.wait(), silence)
+                        break
+                    yield []
+                    if self._live.get(run_id) is not live or (live and live.events is not None):
+                        break  # else it waits here, or is another worker's: there is nothing until it is told
 
     @contextmanager
     def _listening(self, run_id: str) -> Iterator[asyncio.Event]:
@@ -455,7 +443,6 @@ class RunQueue:
         elif live.events is not None:
             live.events.append(event)
         live.draft = None
-        live.stored += 1
         self._notify(live.run.id, soon=True)
 
     # Looking after runs: this process's stay within their time, and dead workers' are taken over
