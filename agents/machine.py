@@ -140,15 +140,13 @@ class Machine:
         graph.add_conditional_edges("act", self.route, ["think", "report"])
         graph.add_conditional_edges("rollback", self.route, ["think", "report"])
 
-    def run(self, state: State, run: RunContext) -> State:
+    def run(self, state: State, run: RunContext) -> Update:
         """The nodes one after another: a third cheaper, for short runs that nobody looks into or goes on with."""
         node: Node = "think"
-        while True:
-            update: Update = getattr(self, node)(state, run)
-            state = State(**{**state, **update})  # type: ignore[typeddict-item]
-            if node == "report":
-                return state
+        while node != "report":
+            state = State(**{**state, **getattr(self, node)(state, run)})
             node = self.route(state)
+        return {**state, **self.report(state, run)}
 
     def route(self, state: State) -> Node:
         """Where to go from any node but ``report``."""
