@@ -217,7 +217,9 @@ def test_each_setting_says_its_value_and_where_it_comes_from(kbnav, monkeypatch)
 
 
 def test_the_settings_file_of_a_folder_above_holds_with_the_files_that_it_names(kbnav, monkeypatch):
-    Path("kbnav.toml").write_text('kb = "shop.skb"\nhome = "state"\n[sparql.here]\nurl = "http://a/"\nindex = "names"\n')
+    Path("kbnav.toml").write_text(
+        'kb = "shop.skb"\nhome = "state"\n[sparql.here]\nurl = "http://a/"\nindex = "names"\n'
+    )
     for folder in ("shop.skb", "a/b"):
         Path(folder).mkdir(parents=True)
     monkeypatch.chdir("a/b")
