@@ -145,7 +145,7 @@ def build(
     """
     from kbnav.knowledge.skb.build import Options
     from kbnav.knowledge.skb.importers.recipe import Recipe
-    from kbnav.knowledge.skb.maintenance import rejected, tried
+    from kbnav.knowledge.skb.maintenance import tried
 
     console = stderr()
     if label_property and source_format is not Format.rdf:
@@ -162,8 +162,8 @@ def build(
         labels=tuple(label_property or ()),
         types=tuple(types or ()),
         duplicates=duplicates,
-        bad=rejected(Path(out)) if bad == "skip" else None,
     )
+    recipe = recipe.skipping(Path(out)) if bad == "skip" else recipe
     if dry_run:
         _print_columns(recipe, as_json)
         with StageProgress(console) as progress:
@@ -310,7 +310,6 @@ def update(
     from kbnav.knowledge.skb import maintenance
     from kbnav.knowledge.skb.build import Options
     from kbnav.knowledge.skb.importers.recipe import Recipe
-    from kbnav.knowledge.skb.maintenance import rejected
 
     console, meta, skip = stderr(), read_meta(skb), bad == "skip"
     records = None
@@ -320,8 +319,8 @@ def update(
             edges=origins(edges),
             tables=tables,
             duplicates=Duplicates(meta.recipe.get("duplicates", "first")),
-            bad=rejected(skb, 1 + len(meta.recipe.get("updates", ()))) if skip else None,
         )
+        records = records.skipping(skb, 1 + len(meta.recipe.get("updates", ()))) if skip else records
     if dry_run:
         changes = maintenance.difference(skb, records, skip=skip)
         value = {reason: one.model_dump() for reason, one in changes.items()}

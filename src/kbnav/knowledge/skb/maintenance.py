@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -138,11 +137,6 @@ def _check_files(path: Path, progress: Progress) -> list[str]:
     return faults
 
 
-def rejected(path: Path, update: int = 0) -> Path:
-    """The file for lines of a build, or of an update counted from 1, that cannot be read."""
-    return Path(f"{path}.bad{f'-{update}' if update else ''}.jsonl")
-
-
 def tried(recipe: Recipe, *, progress: Progress = no_progress) -> Meta:
     """What a build would say of its nodes and edges, without making one. Raises as ``build``."""
     with TemporaryDirectory(prefix="kbnav-") as folder:
@@ -177,7 +171,7 @@ def _reread(path: Path, old: SKB, *, skip: bool, aside: Path | None = None) -> I
     here, kinds = Recipe.model_validate(old.meta.recipe).moved(path, Path()), _kinds(old)
     with ExitStack() as opened:
         folder = Path(opened.enter_context(TemporaryDirectory(prefix="kbnav-")))
-        here = here.skipping(partial(rejected, path)) if skip else here
+        here = here.skipping(path) if skip else here
         here = _tried(here, aside) if aside else here
         source = here.source(kinds)
         for number, layer in enumerate(here.updates):
@@ -189,8 +183,8 @@ def _reread(path: Path, old: SKB, *, skip: bool, aside: Path | None = None) -> I
 def update_again(path: Path, options: Options, *, skip: bool = False, progress: Progress = no_progress) -> Meta:
     """Read the files that an SKB was built from again, in the same way; what they no longer have is deleted.
 
-    Records of later updates are read again after them. With ``skip`` what cannot be read is left out, and put into the
-    files of ``rejected``. Raises as ``update``, and UsageError where the SKB does not know its files or they are gone.
+    Records of later updates are read again after them. With ``skip`` what cannot be read is left out, and put into
+    files beside the SKB. Raises as ``update``, and UsageError where the SKB does not know its files or they are gone.
     """
     meta = read_meta(path)
     _refuse_other_encoder(path, meta, options)

@@ -115,10 +115,11 @@ class Recipe(Strict):
         updates = tuple(one.moved(start, end) for one in self.updates)
         return self.model_copy(update={**paths, **single, "updates": updates})
 
-    def skipping(self, rejected: Callable[[int], Path]) -> Self:
-        """The same, but what cannot be read goes into a file; ``rejected`` names that of an update, of 0 its own."""
-        layers = (one.skipping(lambda _, number=number: rejected(number)) for number, one in enumerate(self.updates, 1))
-        return self.model_copy(update={"bad": self.bad or rejected(0), "updates": tuple(layers)})
+    def skipping(self, skb: Path, update: int = 0) -> Self:
+        """The same, but what cannot be read goes into a file beside the SKB, of its updates with their number."""
+        file = Path(f"{skb}.bad{f'-{update}' if update else ''}.jsonl")
+        layers = (one.skipping(skb, number) for number, one in enumerate(self.updates, 1))
+        return self.model_copy(update={"bad": self.bad or file, "updates": tuple(layers)})
 
     def source(self, kinds: Mapping[tuple[str, str], str] | None = None) -> Source:
         """What to build from, but for the updates; ``kinds`` as of a ``TableSource``.
