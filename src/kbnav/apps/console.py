@@ -219,7 +219,7 @@ def table_lines(table: AnswerTable, texts: Texts | None = None) -> RenderableTyp
 def _grid(heads: Mapping[str, str], rows: Iterable[Sequence[str]]) -> Table:
     grid = Table(show_header=True, header_style="bold")
     for column, head in heads.items():
-        number = column in ("rank", "score")
+        number = column in ("rank", "value", "score")
         grid.add_column(Text(printable(head)), overflow="fold", justify="right" if number else "left")
     for row in rows:
         grid.add_row(*(Text(printable(cell)) for cell in row))
@@ -227,7 +227,8 @@ def _grid(heads: Mapping[str, str], rows: Iterable[Sequence[str]]) -> Table:
 
 
 _HEADS = {
-    "rank": "rows.rank", "name": "rows.name", "type": "rows.type", "score": "rows.score", "basis": "rows.basis",
+    "rank": "rows.rank", "name": "rows.name", "type": "rows.type", "value": "entry.value", "score": "rows.score",
+    "basis": "rows.basis",
 }  # fmt: skip
 _BASIS: Mapping[str, str] = MappingProxyType({"": "knowledge base", "generated": "the model's own word"})
 
@@ -237,7 +238,8 @@ def ranking_lines(ranking: Ranking, texts: Texts) -> RenderableType:
     chosen = Ranking(tuple(ranking.chosen))
     worded = any(node.basis for node in chosen.nodes)
     scores = ["score"] if ranking.scored else []
-    columns = ["rank", "name", "id", "type", *scores, *(["basis"] if worded else [])]
+    value = ["value"] if chosen.valued else []
+    columns = ["rank", "name", "id", "type", *value, *scores, *(["basis"] if worded else [])]
     shown = [record | {"basis": _BASIS[record["basis"]]} for record in chosen.records()[:ROWS]]
     heads = {"id": "id"} | {name: texts(key) for name, key in _HEADS.items()}
     rows = [[str(one[column]) for column in columns] for one in shown]
