@@ -66,8 +66,8 @@ class QueryShape:
     ``FILTER``, ``OPTIONAL``, ``MINUS``, ``UNION``, ``VALUES``, ``BIND``, ``GROUP BY``, ``HAVING``, ``ORDER BY``,
     ``LIMIT``, ``OFFSET``. ``projections`` are the names of the outermost SELECT's fields, ``*`` spelled out, empty for
     ASK. ``subjects``, ``objects`` and ``literals`` are those that occur, each once; objects are variables, entities and
-    other IRIs, those of VALUES among them. ``properties`` are property ids. ``pattern`` is the query with variables,
-    ids, numbers and strings blanked out.
+    other IRIs, those of VALUES among them; truth values count as no literals. ``properties`` are property ids.
+    ``pattern`` is the query with variables, ids, numbers and strings blanked out.
     """
 
     clauses: Counter[str]
@@ -125,13 +125,14 @@ def query_shape(query: str) -> QueryShape:
     operands = (
         node.text if isinstance(node, Value) else node.separator if isinstance(node, Call) else "" for node in nodes
     )
+    written = filter(is_literal, (*objects, *operands))
     return QueryShape(
         clauses=clauses,
         projections=_fields(read),
         triples=tuple(triples),
         subjects=frozenset(triple.subject for triple in triples),
         objects=frozenset(one for one in objects if not is_literal(one)),
-        literals=frozenset(terms.literal(one) for one in (*objects, *operands) if is_literal(one)),
+        literals=frozenset(terms.literal(one) for one in written if not one[0].isalpha()),
         properties=frozenset(entity for _, entity in entity_tokens(tokens) if entity.startswith("P")),
         pattern=_blanked(tokens, len(read.prologue)),
     )

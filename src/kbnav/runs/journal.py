@@ -139,11 +139,11 @@ def read_toml(path: Path, kind: Any, problem: Callable[[ValidationError], str] =
         text = path.read_text(encoding="utf-8")
         return adapter(kind).validate_python(json.loads(text) if path.suffix == ".json" else tomllib.loads(text))
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}, in {path.resolve().parent}") from error
+        raise UsageError(f"{path}: cannot be read: {error.strerror}, in {path.resolve().parent}") from error
     except ValidationError as error:
         raise DataError(f"{path}: {problem(error)}") from error
     except ValueError as error:
-        raise DataError(f"{path} is no {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from error
+        raise DataError(f"{path}: not {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from error
 
 
 def read_document(path: Path, kind: Any, missing: str, newest: int = 1) -> Any:
