@@ -216,6 +216,22 @@ def test_each_setting_says_its_value_and_where_it_comes_from(kbnav, monkeypatch)
     assert words.splitlines()[:2] == ["kb            demo   (kbnav.toml)", "budget.steps  12   (KBNAV_BUDGET__STEPS)"]
 
 
+def test_the_settings_file_of_a_folder_above_holds_with_the_files_that_it_names(kbnav, monkeypatch):
+    Path("kbnav.toml").write_text(
+        'kb = "shop.skb"\nhome = "state"\n[sparql.here]\nurl = "http://a/"\nindex = "names"\n'
+    )
+    for folder in ("shop.skb", "a/b"):
+        Path(folder).mkdir(parents=True)
+    monkeypatch.chdir("a/b")
+    monkeypatch.delenv("KBNAV_HOME")
+    told = {one["name"]: (one["value"], one["source"]) for one in json.loads(kbnav.out("config", "--json"))}
+    assert told["kb"] == ("../../shop.skb", "../../kbnav.toml")
+    assert told["home"][0] == "../../state"
+    assert told["sparql"][0]["here"] | {"url": "http://a/", "index": "../../names"} == told["sparql"][0]["here"]
+    Path("kbnav.toml").write_text("")  # the nearer one, which names nothing
+    assert "../../" not in kbnav.out("config")
+
+
 def test_a_misspelled_setting_or_variable_is_told_what_was_meant(kbnav):
     assert kbnav("config", "bugdet")[::2] == (2, "kbnav: no setting 'bugdet'; did you mean 'budget'?\n")
     Path("kbnav.toml").write_text("[limits]\nretrys = 3\n")
