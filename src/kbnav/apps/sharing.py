@@ -14,7 +14,7 @@ from typing import Any
 
 from kbnav.apps.console import absence_text, answer_table, closing_lines, labelled_query, row_lines, spent_words
 from kbnav.apps.texts import Texts
-from kbnav.evaluation.report.page import inside, shortened, template
+from kbnav.evaluation.report import inside, shortened, template
 from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.runs.trajectory import Run

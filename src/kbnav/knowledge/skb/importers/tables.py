@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -34,7 +33,7 @@ from kbnav.knowledge.skb.schema import (
     NodeRecord,
     Style,
 )
-from kbnav.runs.journal import Strict
+from kbnav.runs.journal import Strict, first_problem, read_toml
 from kbnav.settings.plugins import did_you_mean
 
 TYPE_FIELDS = ("type", "kind")
@@ -434,24 +433,19 @@ def mapped_from_file(
     path: Path, memory: int = MEMORY, duplicates: Duplicates = Duplicates.first, bad: Path | None = None
 ) -> TableSource:
     """The tables that a TOML file maps, files named from its folder. Raises UsageError, DataError."""
-    try:
-        found = _Tables.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}, in {path.resolve().parent}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        place, what = ".".join(str(part) for part in first["loc"]), first["msg"].removeprefix("Value error, ")
-        if first["type"] == "extra_forbidden":
-            *within, key = first["loc"]
-            model: type[Strict] = (Table if within[0] == "table" else Links) if within else _Tables
-            place, what = place.rpartition(".")[0] or "table", f"unknown key {key!r}"
-            what += did_you_mean(str(key), model.model_fields)
-        raise DataError(f"{path}: {place}: {what}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not TOML: {error}") from error
+    found = read_toml(path, _Tables, _problem)
     tables = [one.model_copy(update={"file": one.file.moved(path.parent, Path())}) for one in found.table]
     links = [one.model_copy(update={"file": one.file.moved(path.parent, Path())}) for one in found.links]
     return TableSource(tables, links, memory=memory, duplicates=duplicates, bad=bad)
+
+
+def _problem(error: ValidationError) -> str:
+    first = error.errors()[0]
+    if first["type"] != "extra_forbidden":
+        return first_problem(error)
+    *within, key = first["loc"]
+    model: type[Strict] = (Table if within[0] == "table" else Links) if within else _Tables
+    return f"{'.'.join(map(str, within)) or 'table'}: unknown key {key!r}{did_you_mean(str(key), model.model_fields)}"
 
 
 def files_fingerprint(paths: Sequence[Path], *more: str) -> str:
