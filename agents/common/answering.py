@@ -289,7 +289,9 @@ def _with_values(outcome: Outcome, path: Sequence[Step], context: Context) -> Ra
         table = context.tables.get(step.query)
         rows = [(row[0], row[-1]) for row in (table.rows if table is not None else ()) if row[0] and row[-1]]
         values = {one.entity_id: last.value for one, last in rows if isinstance(last.python_value(), (int, float))}
-        said = values.keys() >= {*ranking.ids} and all(f": {values[one]}" in outcome.text for one in ranking.ids[:_NAMED])
+        said = values.keys() >= {*ranking.ids} and all(
+            f": {values[one]}" in outcome.text for one in ranking.ids[:_NAMED]
+        )
         if ranking.nodes and said:
             return Ranking(tuple(node._replace(value=values[node.id]) for node in ranking.nodes))
     return outcome.ranking
