@@ -239,27 +239,20 @@ _MORE = 3.0
 
 
 def _remarks(context: Context, query: str, table: AnswerTable) -> tuple[list[str], Measures]:
-    """What the rows do not say of themselves, and their units and precisions, as far as it can be asked soon."""
+    """What the rows do not say of themselves, and their units and precisions, as far as ``_MORE`` seconds tell."""
     kb, asked = asked_by(context.kb, query), kb_of(query)[1]
-    words = vocabulary_of(kb)
-    run = _shortly(context, query)
-    seen = measures(asked, table, rows_shown(table, context.shown), run, words)
-    return remarks(asked, table, run, words, partial=is_mirror(kb.state()), measured=seen), seen
+    words, limit, until = vocabulary_of(kb), Cancellation(), time.monotonic() + _MORE
 
-
-def _shortly(context: Context, query: str) -> Callable[[str], AnswerTable]:
-    """Runs queries about ``query`` for ``_MORE`` seconds together; then it raises QueryTimeout."""
-    kb, limit, until = asked_by(context.kb, query), Cancellation(), time.monotonic() + _MORE
-
-    def run(asked: str) -> AnswerTable:
+    def run(about: str) -> AnswerTable:
         try:
             limit.check()
-            return limit.run(partial(kb.execute_query, asked, language=context.language), until - time.monotonic())
+            return limit.run(partial(kb.execute_query, about, language=context.language), until - time.monotonic())
         except (OutOfTime, Stopped) as error:
             limit.stop()
             raise QueryTimeout(str(error)) from error
 
-    return run
+    seen = measures(asked, table, rows_shown(table, context.shown), run, words)
+    return remarks(asked, table, run, words, partial=is_mirror(kb.state()), measured=seen), seen
 
 
 def _unseen(context: Context, thought: str, query: str) -> str:
