@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import math
 import sqlite3
 import threading
@@ -14,7 +13,7 @@ from typing import Any, Literal
 
 from kbnav.apps.bot.talk import Question
 from kbnav.errors import UsageError
-from kbnav.runs.journal import private_file
+from kbnav.runs.journal import locked, private_file
 
 Status = Literal["seen", "answered", "posted", "shown", "gone", "refused", "old"]
 """``seen``: to be answered; ``answered``: the reply is kept and to be posted; the others are ends.
@@ -67,8 +66,8 @@ class Ledger:
             private_file(path)
             with ExitStack() as opened:
                 if alone:
-                    lock = opened.enter_context(private_file(path.with_suffix(".lock")).open("a"))
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    lock = private_file(path.with_suffix(".lock"))
+                    opened.enter_context(locked(lock, f"another bot is running on {path}"))
                 self._db = opened.enter_context(
                     closing(sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10))
                 )
@@ -76,8 +75,6 @@ class Ledger:
                 self._db.execute("PRAGMA synchronous = FULL")
                 self._db.executescript(_TABLES)
                 self._opened = opened.pop_all()
-        except BlockingIOError as error:
-            raise UsageError(f"another bot is running on {path}") from error
         except (OSError, sqlite3.Error) as error:
             raise UsageError(f"cannot open the bot's state {path}: {error}") from error
 
