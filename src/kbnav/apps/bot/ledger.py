@@ -152,5 +152,5 @@ class Ledger:
 
 
 def _entry(row: Sequence[Any]) -> Entry:
-    *asked, earlier = row[:8]
-    return Entry(Question(*asked, tuple(filter(None, earlier.split(",")))), *row[8:])
+    earlier = tuple(filter(None, row[7].split(",")))
+    return Entry(Question(*row[:7], earlier=earlier), *row[8:])

@@ -8,7 +8,7 @@ sixth of WikiWebQuestions' (no full stops), and takes fifty times as long.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count, islice
@@ -76,6 +76,7 @@ class Pattern:
 
     def apart(self, between: Iterator[str]) -> list[Pattern]:
         """A pattern for each step of its path, forwards; ``between`` them are new variables."""
+        steps: Sequence[tuple[Path | str, bool]]
         steps = [(self.verb, False)] if isinstance(self.verb, str) else self.verb.steps()
         ends = [self.subject, *islice(between, len(steps) - 1), self.object]
         placed = zip(steps, ends, ends[1:], strict=False)
