@@ -38,11 +38,12 @@ def test_a_model_answers_in_its_own_words_and_its_tokens_are_saved(kbnav, home):
     assert "Sie entdeckte Polonium und Radium." in out
     assert "→" not in out
     assert re.search(
-        r"^asked: mini; 3 steps, \d+\.\d s, \d+ requests, 4 model calls, 400 \+ 80 tokens, "
-        r"cost not known \(setting prices\); every",
+        r"^gefragt: mini; 3 Schritte, \d+\.\d s, \d+ Anfragen, 4 Modellaufrufe, 400 \+ 80 Token, "
+        r"Kosten nicht bekannt \(Einstellung prices\); jeder",
         out,
         re.M,
     )
+    assert "Der Link fragt" in out
     asked_for_words = stub.requests[-1]
     assert "in the language of the question (code de)" in asked_for_words["messages"][0]["content"]
     assert "tools" not in asked_for_words

@@ -55,6 +55,8 @@ def test_an_skb_built_from_rdf_is_asked(kbnav):
     assert (code, out) == (0, "l.skb: 2 nodes, 1 edge\n")
     out = kbnav.out("ask", "--kb", "l.skb", "--csv", "Into which sea flows Mere?")
     assert [row["name"] for row in csv.DictReader(io.StringIO(out))] == ["Deep"]
+    told = kbnav.out("ask", "--kb", "l.skb", "-q", "--set", "language=de", "Into which sea flows Mere?")
+    assert all(word in told for word in ("Rang", "Name", "Art"))
 
 
 @pytest.mark.parametrize(
