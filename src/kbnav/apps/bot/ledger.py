@@ -7,7 +7,7 @@ import sqlite3
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -153,4 +153,4 @@ class Ledger:
 
 def _entry(row: Sequence[Any]) -> Entry:
     earlier = tuple(filter(None, row[7].split(",")))
-    return Entry(Question(*row[:7], earlier=earlier), *row[8:])
+    return Entry(replace(Question(*row[:7]), earlier=earlier), *row[8:])
