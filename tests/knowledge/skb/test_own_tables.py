@@ -339,13 +339,3 @@ def test_columns_that_an_skb_has_are_read_in_its_unit_and_other_cells_not_at_all
         {"weight (kg)": "-", "price (€)": 7, "day": "2024-12-30"},
     ]
     assert sum(losses.counts.values()) == 2
-
-
-def test_an_edge_lost_to_zeros_is_told_by_a_dry_run(tmp_path, monkeypatch, capsys):
-    (tmp_path / "n.csv").write_text("id,name\n7,Lamp\n010,Bulb\n")
-    (tmp_path / "e.csv").write_text("source,relation,target\n7,fits,10\n007,fits,010\n7,fits,70\n7,fits,010\n")
-    files = ("--nodes", str(tmp_path / "n.csv"), "--edges", str(tmp_path / "e.csv"))
-    code, _, error = Cli(monkeypatch, capsys)("skb", "build", *files, "--dry-run")
-    assert code == 0
-    assert "zeros before a number: 2 (7 fits 10: there is 010, 007 fits 010: there is 7)" in error
-    assert "does not exist: 1 (7 fits 70)" in error

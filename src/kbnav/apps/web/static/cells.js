@@ -6,7 +6,7 @@ import { language, t } from "./text.js";
 const FILE = /^https?:\/\/[^/]+\/(?:[^?#]*\/)?([^/?#]+\.(?:jpe?g|png|svg|gif|webp|tiff?))$/i;
 const DATE = /^([+-]?\d{1,12})(?:-(\d\d)(?:-(\d\d))?)?$/;
 
-const RANKED = { rank: t("rows.rank"), node: t("rows.node"), type: t("rows.type"), value: t("entry.value"), score: t("rows.score"), basis: t("rows.basis") };
+const RANKED = { rank: t("rows.rank"), node: t("rows.node"), type: t("rows.type"), value: t("rows.value"), score: t("rows.score"), basis: t("rows.basis") };
 
 /** What a column is called: by its variable, but for the usual one and those of a `ranking`. */
 export function columnName(name, ranking = false) {
