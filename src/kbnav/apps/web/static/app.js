@@ -145,6 +145,7 @@ class Chat {
 
   /** Nothing is shown, and what is asked next stands below. */
   clear() {
+    this.views = [];
     this.question.placeholder = t("ask.follow");
     runs.after(this.ask);
     runs.replaceChildren();
@@ -237,6 +238,8 @@ class Chat {
   show(run) {
     const view = new RunView(run, offered, (question) => this.put(question), () => this.holds(run.kb, run.question));
     runs.append(view.element);
+    this.views.push(view);
+    this.invite();
     if (!view.done) {
       const last = run.events.length ? run.events.at(-1).id : 0;
       const close = listen(run.id, last, (event) => this.heard(view, event));
@@ -245,11 +248,20 @@ class Chat {
     return view;
   }
 
+  /** What the box is for: a follow-up, and where rules did not answer the last question, of which one before it. */
+  invite() {
+    const asked = [...this.views].reverse();
+    const [last, from] = [asked[0], asked.find((view) => view.answered)];
+    const lost = last?.done && !last.answered && last.run.model === "offline";
+    this.question.placeholder = !lost ? t("ask.follow") : from ? t("ask.from", { question: from.run.question }) : t("ask.another");
+  }
+
   heard(view, event) {
     if (event.kind === "lost") return showLost(event);
     hideLost();
     const said = view.apply(event);
     if (said) say(said);
+    this.invite();
     if (view.done && this.running?.view === view) {
       this.work(null);
       this.focus();
