@@ -106,7 +106,9 @@ def test_a_press_beside_a_row_opens_and_closes_its_statements_also_on_a_phone(pa
     assert "polonium — discoverer" in page.inner_text(".typed .evidence .statements")
     assert page.locator(".typed .evidence >> text=Pierre Curie").count() == 0  # he is a row
 
-    page.goto(f"{server.url}/#query=SELECT ?element ?symbol ?number {{ ?element wdt:P246 ?symbol ; wdt:P1086 ?number }}")
+    page.goto(
+        f"{server.url}/#query=SELECT ?element ?symbol ?number {{ ?element wdt:P246 ?symbol ; wdt:P1086 ?number }}"
+    )
     page.wait_for_selector(".typed .rows tbody tr")
     third, fourth = (page.locator(f".typed th >> nth={place}").bounding_box() for place in (2, 3))
     assert third["x"] + third["width"] <= fourth["x"]

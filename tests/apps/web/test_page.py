@@ -273,6 +273,8 @@ def test_the_page_is_used_by_keyboard_alone(page: Page, server: Server):
     wait_for_the_end(page)
     assert page.evaluate("document.activeElement.id") == "question"
     assert page.inner_text("#status").startswith("Answered: Marie Curie")
+    page.keyboard.press("ArrowUp")
+    assert page.input_value("#question") == "Who discovered polonium?"
     reached = []
     while "Graph" not in reached and len(reached) < 20:  # back from the box for the next question
         page.keyboard.press("Shift+Tab")

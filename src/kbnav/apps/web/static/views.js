@@ -69,6 +69,7 @@ export function asked(query) {
 export async function draw(view, place, { base, result, kinds, numbers, labelled }) {
   place.replaceChildren(h("p", { class: "soft" }, t("page.loading")));
   try {
+    await styled("/static/views.css");
     const wanted = Math.min(result.rows, MOST);
     const pages = await Promise.all(Array.from({ length: Math.ceil(wanted / PART) }, (_, at) => call(`${base}/rows?${new URLSearchParams({ start: at * PART, count: Math.min(PART, wanted - at * PART) })}`)));
     const data = { base, kinds, numbers, labelled, columns: result.columns, rows: pages.flatMap((page) => page.rows), total: result.rows };
@@ -98,7 +99,7 @@ function named(row, kinds) {
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
 async function drawMap({ rows, kinds }, box) {
-  const [{ default: L }, { land, borders }] = await Promise.all([import("./vendor/leaflet.js"), fetch("/static/vendor/land.json").then((response) => response.json()), styled()]);
+  const [{ default: L }, { land, borders }] = await Promise.all([import("./vendor/leaflet.js"), fetch("/static/vendor/land.json").then((response) => response.json()), styled("/static/vendor/leaflet.css")]);
   const at = kinds.indexOf("point");
   const map = L.map(box, { attributionControl: false, zoomSnap: 0.25, minZoom: 1, maxZoom: 14, maxBounds: [[-88, -220], [88, 220]] });
   const drawn = { interactive: false, renderer: L.svg({ padding: 1 }) };
@@ -150,9 +151,10 @@ function outlines(ring) {
   return [0, ...across].map((by) => [points.map(([lat, lon]) => [lat, lon + by])]);
 }
 
-function styled() {
-  if (document.getElementById("leaflet-style")) return undefined;
-  return new Promise((done) => document.head.append(h("link", { id: "leaflet-style", rel: "stylesheet", href: "/static/vendor/leaflet.css", onload: done, onerror: done })));
+/** Load a style sheet once. */
+function styled(href) {
+  if (document.querySelector(`link[href="${href}"]`)) return undefined;
+  return new Promise((done) => document.head.append(h("link", { rel: "stylesheet", href, onload: done, onerror: done })));
 }
 
 const quiet = Object.fromEntries(["level", "error", "warn", "info", "debug"].map((name) => [name, () => quiet])); // a logger
