@@ -19,7 +19,7 @@ from kbnav.answers.tables import AnswerTable
 from kbnav.errors import BadArguments, QueryTimeout, Stopped, TellModel, UnknownId
 from kbnav.knowledge.base import Direction, Entry, Profiled, PropertyProfile, SearchKind, asked_by, is_mirror
 from kbnav.knowledge.sparql.diagnose import diagnosis, is_empty_result
-from kbnav.knowledge.sparql.remarks import Measures, begin_with, loose_optional, measures, remarks
+from kbnav.knowledge.sparql.remarks import Measures, measures, remarks
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, entity_ids, vocabulary_of
 from kbnav.models.cancellation import Cancellation
 from kbnav.runs.trajectory import QUERY, Call, Step
@@ -187,14 +187,9 @@ def execute_query(context: Context, thought: str, query: str) -> Observation:
 
 def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observation:
     """The rows that are shown, or why there are none; the whole table is kept in the context."""
-    begin, warned = time.monotonic(), loose_optional(kb_of(query)[1]) if context.shown.profiles else ""
+    begin = time.monotonic()
     try:
         table = context.kb.execute_query(query, language=context.language)
-    except QueryTimeout as error:
-        with _shortly(context, query) as run:
-            first = begin_with(kb_of(query)[1], run) if context.shown.profiles else ""
-        first = " ".join(filter(None, (warned.strip(), first)))
-        return Observation.of_error(QueryTimeout(f"{error}. {first}") if first else error)
     except TellModel as error:
         return Observation.of_error(error)
     took = time.monotonic() - begin
@@ -208,7 +203,7 @@ def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observa
         told += _not_asked_for(context, table)
         days = {cell.value for (row, at), one in seen.items() if (cell := row[at]) and (one.precision or 0) > _MONTH}
         context.tables[query] = replace(table, days=tuple(sorted(one for one in days if "-01-01T" in one)))
-    shown = warned + table_text(table, context.shown, name=name, measured=seen)
+    shown = table_text(table, context.shown, name=name, measured=seen)
     text = "\n".join([shown, *([reason] if reason else []), *told])
     has_rows = table.boolean is not None or bool(table.rows)
     rows = 1 if table.boolean is not None else sum(any(row) for row in table.rows)

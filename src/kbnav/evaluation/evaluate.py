@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 from kbnav.answers.tables import markdown_table
 from kbnav.errors import UsageError
 from kbnav.evaluation import gold as golden
-from kbnav.evaluation.datasets import SOURCES, Dataset, Question, find_dataset
+from kbnav.evaluation.datasets import SOURCES, find_dataset
 from kbnav.evaluation.datasets.formats import HUMAN_TOP_V, is_human, names_only
+from kbnav.evaluation.datasets.records import Dataset, Question
 from kbnav.evaluation.metrics.statistics import Spread
 from kbnav.evaluation.records import (
     GOLD,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import stat
+import tomllib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from io import RawIOBase
@@ -122,9 +123,27 @@ def read_record(line: bytes, kind: Any, name: str) -> Any:
     try:
         return adapter(kind).validate_json(line)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise DataError(f"{name}: {where + ': ' if where else ''}{first['msg']}") from error
+        raise DataError(f"{name}: {first_problem(error)}") from error
+
+
+def first_problem(error: ValidationError) -> str:
+    """The place of the first fault, and what it is."""
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"{where + ': ' if where else ''}{first['msg'].removeprefix('Value error, ')}"
+
+
+def read_toml(path: Path, kind: Any, problem: Callable[[ValidationError], str] = first_problem) -> Any:
+    """A file of TOML, or JSON by its name, as a ``kind``; ``problem`` words a fault. Raises UsageError, DataError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        return adapter(kind).validate_python(json.loads(text) if path.suffix == ".json" else tomllib.loads(text))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}, in {path.resolve().parent}") from error
+    except ValidationError as error:
+        raise DataError(f"{path}: {problem(error)}") from error
+    except ValueError as error:
+        raise DataError(f"{path}: not {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from error
 
 
 def read_document(path: Path, kind: Any, missing: str, newest: int = 1) -> Any:

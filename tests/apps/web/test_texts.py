@@ -49,7 +49,8 @@ def test_every_language_has_every_text_with_the_same_values():
 
 def test_every_text_is_used_and_every_text_used_is_there():
     sources = [plain(path) for path in SCRIPTS]
-    sources += [path.read_text("utf-8") for path in (*TEMPLATES, WEB / "rendering.py", WEB.parent / "console.py")]
+    python = ("web/rendering.py", "console.py", "cli/ask.py")
+    sources += [path.read_text("utf-8") for path in (*TEMPLATES, *(WEB.parent / name for name in python))]
     used = {name for source in sources for found in USED.findall(source) for name in found if name}
     told = {name for name in used if name in books()["en"]}
     asked = {found[0] for source in sources for found in USED.findall(source) if found[0]}

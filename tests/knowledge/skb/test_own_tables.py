@@ -324,3 +324,28 @@ def test_a_dry_run_shows_columns_where_a_build_would_stop_and_says_why(tmp_path,
     code, out, error = kbnav("skb", "build", "--tables", str(toml), "--dry-run")
     assert (code, "  Price: number: 7.5" in out) == (2, True)
     assert "both have the id 1: give one of them a prefix" in error
+
+
+def test_columns_that_an_skb_has_are_read_in_its_unit_and_other_cells_not_at_all(tmp_path):
+    (tmp_path / "n.csv").write_text(
+        "id;weight;price (€);day\n1;900 g;$ 5;03/04/2024\n2;2,5;6 €;31.12.2024\n3;-;7;30.12.2024\n"
+    )
+    table = Table.model_validate({"file": str(tmp_path / "n.csv"), "type": "x"})
+    kinds = {("x", "weight (kg)"): "number", ("x", "price (€)"): "number", ("x", "day"): "date", ("y", "price"): "date"}
+    source, losses = TableSource([table], kinds=kinds, bad=tmp_path / "bad.jsonl"), Losses()
+    assert [node.fields for node in source.nodes(losses)] == [
+        {"weight (kg)": 0.9},
+        {"weight (kg)": 2.5, "price (€)": 6, "day": "2024-12-31"},
+        {"weight (kg)": "-", "price (€)": 7, "day": "2024-12-30"},
+    ]
+    assert sum(losses.counts.values()) == 2
+
+
+def test_an_edge_lost_to_zeros_is_told_by_a_dry_run(tmp_path, monkeypatch, capsys):
+    (tmp_path / "n.csv").write_text("id,name\n7,Lamp\n010,Bulb\n")
+    (tmp_path / "e.csv").write_text("source,relation,target\n7,fits,10\n007,fits,010\n7,fits,70\n7,fits,010\n")
+    files = ("--nodes", str(tmp_path / "n.csv"), "--edges", str(tmp_path / "e.csv"))
+    code, _, error = Cli(monkeypatch, capsys)("skb", "build", *files, "--dry-run")
+    assert code == 0
+    assert "zeros before a number: 2 (7 fits 10: there is 010, 007 fits 010: there is 7)" in error
+    assert "does not exist: 1 (7 fits 70)" in error

@@ -30,6 +30,7 @@ from kbnav.apps.console import (
     query_lines,
     spent_words,
 )
+from kbnav.apps.texts import Texts
 from kbnav.errors import StopRun, UsageError
 from kbnav.models.cancellation import Cancellation
 from kbnav.runs.trajectory import Run, load_runs, new_id, saved_runs
@@ -115,8 +116,9 @@ def print_outcome(
         print_answer(console, run, page)
         for line in evidence_lines(evidence, answer_table(run.outcome), run.language) if evidence else ():
             console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
-        steps = f"every step: kbnav show {run.id}" if saved else "not saved"
-        told = f"{asked_words(run)}; {spent_words(run)}; {steps}"
+        texts = Texts(run.language)
+        steps = texts("run.show", command=f"kbnav show {run.id}") if saved else texts("run.unsaved")
+        told = f"{asked_words(run, texts)}; {spent_words(run, texts)}; {steps}"
         console.print(printable(told), markup=False, style="dim", highlight=False, soft_wrap=True)
 
 

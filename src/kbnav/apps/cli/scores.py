@@ -181,7 +181,7 @@ def report(
 
 
 def _draw_errors(run: Path, count: int, seed: int, as_json: bool) -> None:
-    from kbnav.evaluation.report.data import LABELS, SHEET, write_sheet
+    from kbnav.evaluation.report import LABELS, SHEET, write_sheet
 
     path = run / SHEET
     drawn, wrong = write_sheet(read_saved_run(run), path, below=_WRONG, count=count, seed=seed)
