@@ -101,6 +101,7 @@ def test_where_no_follow_up_is_read_a_chat_and_ask_continue_say_so_once(kbnav):
         again = kbnav("ask", "-q", "--continue", "And lamps?")[1]
         told = kbnav.out("chat", "--kb", served.url, typed="How many products are there?\nAnd lamps?\n")
     assert [one.count(said) for one in (asked, again, told)] == [0, 1, 1]
+    assert "after:" not in again
 
 
 def test_what_can_be_typed_in_a_chat_beside_questions(kbnav):

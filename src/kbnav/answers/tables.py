@@ -186,6 +186,11 @@ class AnswerTable:
             for row in self.rows
         ]
 
+    def __str__(self) -> str:
+        """The rows as a Markdown table, labels beside ids."""
+        rows = self.records()
+        return markdown_table([*rows[0]] if rows else self.columns, (list(row.values()) for row in rows))
+
     def records(self) -> list[dict[str, Any]]:
         """The rows as plain Python values by column; an unbound cell is None.
 

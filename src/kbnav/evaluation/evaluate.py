@@ -156,7 +156,9 @@ def run_card(info: RunInfo) -> list[tuple[str, str]]:
         ("sample", ", ".join(f"{name} {value}" for name, value in info.sample.items()) or "all"),
         (
             "gold answers",
-            f"SHA-256 {info.gold_sha256}" if info.gold_sha256 else "stored, or by gold queries here",
+            f"SHA-256 {info.gold_sha256}"
+            if info.gold_sha256
+            else "the dataset's own, or its queries run on this knowledge base (gold.jsonl)",
         ),
         *((f"knowledge base's {name}", _shown(value)) for name, value in kb.items()),
         ("started", info.started),

@@ -235,7 +235,7 @@ def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> Endpoi
     if source.index:
         from kbnav.knowledge.endpoint.names import open_names
 
-        names = open_names(Path(source.index))
+        names = open_names(Path(source.index), name)
     return EndpointKB(source, http, partial(dialect_at, url, source.dialect, http), name, names, settings.services)
 
 

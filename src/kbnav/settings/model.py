@@ -428,7 +428,8 @@ class Settings(BaseSettings):
 
     def source_of(self, kb: str) -> tuple[str, SparqlSource]:
         """The name and the table of an endpoint, given by its name or its address; without a name it is ``mine``."""
-        return (kb, self.sparql[kb]) if kb in self.sparql else ("mine", SparqlSource(url=kb))
+        known = (pair for pair in self.sparql.items() if kb in (pair[0], pair[1].url))
+        return next(known, ("mine", SparqlSource(url=kb)))
 
     def check_key(self) -> None:
         """Raise CredentialsError where a model of OpenAI's own endpoint is named and no key; costs no import."""

@@ -553,9 +553,7 @@ class Updated:
             losses.examples.setdefault(reason, []).extend(one.examples)
         changed = {record.id: record for record in self._source.nodes(losses)}
         for number, fields in enumerate(self._skb.documents):
-            old = _record(self._skb, number, fields)
-            new = changed.pop(old.id, None)
-            yield _over(old, new) if new else old
+            yield _over(self._skb, number, fields, changed.pop(self._skb.id(number), None))
         for record in changed.values():
             if record.deleted:
                 losses.add("deletion of a node that does not exist", record.id)
@@ -596,13 +594,12 @@ class Updated:
         yield from (item for item in changed.values() if not item.deleted)
 
 
-def _record(skb: SKB, number: int, fields: Fields) -> NodeRecord:
-    return NodeRecord(skb.id(number), skb.type(number), skb.nodes.names[number], fields)
-
-
-def _over(old: NodeRecord, new: NodeRecord) -> NodeRecord:
-    """A new record with what it does not say itself as in the old one."""
-    return new._replace(type=new.type or old.type, name=new.name or old.name, fields={**old.fields, **new.fields})
+def _over(skb: SKB, number: int, fields: Fields, new: NodeRecord | None) -> NodeRecord:
+    """A node with what a new record says of it."""
+    old = NodeRecord(skb.id(number), skb.type(number), skb.nodes.names[number], fields)
+    if not new:
+        return old
+    return new._replace(type=new.type or old.type, name=new.name or old.name, fields={**fields, **new.fields})
 
 
 def job_of(skb: SKB, source: Source, options: Options) -> Callable[..., Job]:
@@ -616,21 +613,19 @@ def job_of(skb: SKB, source: Source, options: Options) -> Callable[..., Job]:
     if options.relations or any((part in has) != one for part, one in wanted.items()):
         return Job
     losses = Losses()
-    changed = dict[int, NodeRecord]()
-    for record in source.nodes(losses):
-        number = skb.nodes.ids.find(record.id)
-        changed[number] = record if number < 0 else _over(_record(skb, number, skb.documents[number]), record)
+    changed = {skb.nodes.ids.find(record.id): record for record in source.nodes(losses)}
     edges = next(iter(source.edges(Losses())), None) is not None
     stay = (
         number >= 0
         and not record.deleted
-        and record.type == skb.type(number)
-        and bool(record.name) == bool(skb.nodes.names[number])
+        and record.type in ("", skb.type(number))
+        and bool(skb.nodes.names[number] or not record.name)
         for number, record in changed.items()
     )
     if not (changed or edges) or len(changed) > _MOST_CHANGED * skb.meta.nodes or not all(stay):
         return Job
-    return partial(_Update, skb=skb, changed=dict(sorted(changed.items())), edges=edges, losses=losses)
+    merged = {number: _over(skb, number, skb.documents[number], record) for number, record in sorted(changed.items())}
+    return partial(_Update, skb=skb, changed=merged, edges=edges, losses=losses)
 
 
 class _Update(Job):
