@@ -227,7 +227,7 @@ def _grid(heads: Mapping[str, str], rows: Iterable[Sequence[str]]) -> Table:
 
 
 _HEADS = {
-    "rank": "rows.rank", "name": "rows.name", "type": "rows.type", "value": "entry.value", "score": "rows.score",
+    "rank": "rows.rank", "name": "rows.name", "type": "rows.type", "value": "rows.value", "score": "rows.score",
     "basis": "rows.basis",
 }  # fmt: skip
 _BASIS: Mapping[str, str] = MappingProxyType({"": "knowledge base", "generated": "the model's own word"})
