@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from threading import Timer
 
 from kbnav.answers.question import kb_of
 from kbnav.answers.relevance import content_words, relevance
@@ -21,7 +19,7 @@ from kbnav.knowledge.base import Direction, Entry, Profiled, PropertyProfile, Se
 from kbnav.knowledge.sparql.diagnose import diagnosis, is_empty_result
 from kbnav.knowledge.sparql.remarks import Measures, measures, remarks
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, entity_ids, vocabulary_of
-from kbnav.models.cancellation import Cancellation
+from kbnav.models.cancellation import Cancellation, OutOfTime
 from kbnav.runs.trajectory import QUERY, Call, Step
 from kbnav.tools.context import Context, Observation, Shown
 from kbnav.tools.show import (
@@ -241,33 +239,20 @@ _MORE = 3.0
 
 
 def _remarks(context: Context, query: str, table: AnswerTable) -> tuple[list[str], Measures]:
-    """What the rows do not say of themselves, and their units and precisions, as far as it can be asked soon."""
+    """What the rows do not say of themselves, and their units and precisions, as far as ``_MORE`` seconds tell."""
     kb, asked = asked_by(context.kb, query), kb_of(query)[1]
-    words = vocabulary_of(kb)
-    with _shortly(context, query) as run:
-        seen = measures(asked, table, rows_shown(table, context.shown), run, words)
-        return remarks(asked, table, run, words, partial=is_mirror(kb.state()), measured=seen), seen
+    words, limit, until = vocabulary_of(kb), Cancellation(), time.monotonic() + _MORE
 
-
-@contextmanager
-def _shortly(context: Context, query: str) -> Iterator[Callable[[str], AnswerTable]]:
-    """Runs queries about ``query`` for ``_MORE`` seconds together; then it raises QueryTimeout."""
-    kb, limit = asked_by(context.kb, query), Cancellation()
-
-    def run(asked: str) -> AnswerTable:
+    def run(about: str) -> AnswerTable:
         try:
             limit.check()
-            return limit.run(partial(kb.execute_query, asked, language=context.language))
-        except Stopped as error:
+            return limit.run(partial(kb.execute_query, about, language=context.language), until - time.monotonic())
+        except (OutOfTime, Stopped) as error:
+            limit.stop()
             raise QueryTimeout(str(error)) from error
 
-    timer = Timer(_MORE, limit.stop)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield run
-    finally:
-        timer.cancel()
+    seen = measures(asked, table, rows_shown(table, context.shown), run, words)
+    return remarks(asked, table, run, words, partial=is_mirror(kb.state()), measured=seen), seen
 
 
 def _unseen(context: Context, thought: str, query: str) -> str:

@@ -231,7 +231,10 @@ def test_lines_that_an_update_leaves_out_do_not_replace_those_of_the_build(kbnav
     assert (code, f"edges.tsv: No such file or directory, in {tmp_path}" in error) == (2, True)
 
 
-def test_a_dry_run_names_rows_of_one_id(kbnav, tmp_path):
-    (tmp_path / "twice.csv").write_text("id,name,type\n1,Mill,house\n2,Barn,house\n1,Old Mill,house\n")
-    code, out, error = kbnav("skb", "build", "--nodes", "twice.csv", "--dry-run")
-    assert (code, "twice.csv" in out, "node id given twice: 1 (1 Old Mill)" in error) == (0, True, True)
+def test_a_dry_run_names_what_a_build_leaves_out(kbnav, tmp_path):
+    (tmp_path / "n.csv").write_text("id,name\n7,Lamp\n010,Bulb\n7,Old Lamp\n")
+    (tmp_path / "e.csv").write_text("source,relation,target\n7,fits,10\n007,fits,010\n7,fits,70\n7,fits,010\n")
+    code, out, error = kbnav("skb", "build", "--nodes", "n.csv", "--edges", "e.csv", "--dry-run")
+    assert (code, "n.csv" in out, "node id given twice: 1 (7 Old Lamp)" in error) == (0, True, True)
+    assert "zeros before a number: 2 (7 fits 10: there is 010, 007 fits 010: there is 7)" in error
+    assert "does not exist: 1 (7 fits 70)" in error

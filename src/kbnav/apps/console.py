@@ -227,8 +227,8 @@ def _grid(heads: Mapping[str, str], rows: Iterable[Sequence[str]]) -> Table:
 
 
 _HEADS = {
-    "rank": "rows.rank", "name": "rows.name", "type": "rows.type", "value": "rows.value", "score": "rows.score",
-    "basis": "rows.basis",
+    "rank": "rows.rank", "name": "rows.name", "id": "rows.id", "type": "rows.type", "value": "rows.value",
+    "score": "rows.score", "basis": "rows.basis",
 }  # fmt: skip
 _BASIS: Mapping[str, str] = MappingProxyType({"": "knowledge base", "generated": "the model's own word"})
 
@@ -237,13 +237,11 @@ def ranking_lines(ranking: Ranking, texts: Texts) -> RenderableType:
     """The first nodes that were chosen; why they are there, where that is a model's word for any."""
     chosen = Ranking(tuple(ranking.chosen))
     worded = any(node.basis for node in chosen.nodes)
-    scores = ["score"] if ranking.scored else []
-    value = ["value"] if chosen.valued else []
-    columns = ["rank", "name", "id", "type", *value, *scores, *(["basis"] if worded else [])]
+    said = {"value": chosen.valued, "score": ranking.scored, "basis": worded}
+    columns = [name for name in _HEADS if said.get(name, True)]
     shown = [record | {"basis": _BASIS[record["basis"]]} for record in chosen.records()[:ROWS]]
-    heads = {"id": "id"} | {name: texts(key) for name, key in _HEADS.items()}
     rows = [[str(one[column]) for column in columns] for one in shown]
-    lines: list[RenderableType] = [_grid({column: heads[column] for column in columns}, rows)]
+    lines: list[RenderableType] = [_grid({column: texts(_HEADS[column]) for column in columns}, rows)]
     if len(chosen) > ROWS:
         lines.append(Text(texts("rows.some", first=1, last=ROWS, total=len(chosen)), style="dim"))
     if len(ranking) > len(chosen):
@@ -371,11 +369,7 @@ def answer_record(run: Run, query_page: str) -> dict[str, Any]:
     outcome, page = run.outcome, page_for(run.kb, query_page, run.outcome.query)
     return {
         "question": run.question,
-        **(
-            {"history": [{"question": one.question, "answer": one.outcome.text} for one in run.history]}
-            if run.history
-            else {}
-        ),
+        "history": [{"question": one.question, "answer": one.outcome.text} for one in run.history],
         "answer": outcome.text,
         **run_record(run),
         "link": query_link(outcome.query, page) if outcome.query and page else "",

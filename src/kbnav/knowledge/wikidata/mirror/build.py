@@ -36,7 +36,7 @@ from kbnav.knowledge.wikidata.mirror.links import TEXTS, TRUTHY, Picked
 from kbnav.knowledge.wikidata.mirror.search import build_index
 from kbnav.knowledge.wikidata.mirror.source import Feed, Lines, Piece, Progress, kind_of, pieces, written
 from kbnav.knowledge.wikidata.mirror.store import META, NAMES, TRIPLES, MirrorInfo, Source, read_info
-from kbnav.knowledge.work_folder import exchanged, work_folder
+from kbnav.runs.journal import exchanged, work_folder
 
 _CONCEPT_BASE = re.compile(r"https?://[^\s<>\"]+/entity/")
 _PROPERTY = re.compile(rf"({_CONCEPT_BASE.pattern})P[1-9]\d*")
