@@ -135,7 +135,7 @@ def build(
         list[str] | None, option("--label-property", "IRI", "With --from rdf, a property of names; repeatable.")
     ] = None,
     dry_run: Annotated[
-        bool, flag("--dry-run", "Only show the columns of your tables, their types and three values.")
+        bool, flag("--dry-run", "Only show tables' columns, types and three values, and what a build would leave out.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -185,16 +185,14 @@ def build(
 def _print_columns(recipe: Recipe, as_json: bool) -> None:
     from kbnav.knowledge.skb.importers.tables import TableSource
 
-    source = recipe.source()
-    if not isinstance(source, TableSource):
-        raise UsageError("--dry-run shows columns of tables: give them with --nodes and --edges, or --tables")
-    lines, found = [], dict(source.described())
+    source = recipe.model_copy(update={"types": ()}).source()
+    found = {str(file): columns for file, columns in source.described()} if isinstance(source, TableSource) else {}
+    lines = []
     for file, columns in found.items():
-        lines += [
-            str(file),
-            *(f"  {name}: {kind}: {' | '.join(map(str, some))}" for name, (kind, some) in columns.items()),
-        ]
-    emit(as_json, {str(file): columns for file, columns in found.items()}, "\n".join(lines))
+        lines.append(file)
+        lines += [f"  {name}: {kind}: {' | '.join(map(str, some))}" for name, (kind, some) in columns.items()]
+    if found or as_json:
+        emit(as_json, found, *lines)
 
 
 def _build(recipe: Recipe, out: str, options: Options, console: Console) -> Meta:

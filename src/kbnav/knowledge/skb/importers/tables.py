@@ -332,15 +332,12 @@ class TableSource:
             columns, found = self._columns(one) if isinstance(one, Table) else {}, {}
             called = dict(one.rename) if isinstance(one, Table) else {}
             rows = self._first(one)
-            kept = (one.of(rows[0]).named if isinstance(one, Links) else one.text and one.named) if rows else ()
             for name in dict.fromkeys(key for row in rows for key in row):
                 column = columns.get(name) or Column(called.get(name, name))
                 values = [column.value(row[name]) for row in rows if row.get(name) not in (None, "")]
                 kinds = sorted({type(value).__name__ for value in values} - {"str"})
-                kind = column.says if column.way or column.why else " or ".join(kinds)
-                lost = kept and name not in (*kept, DELETED)
-                why = f", not kept{': links have no fields' if isinstance(one, Links) else ''}" if lost else ""
-                found[column.name] = (kind or ("text" if values else "empty")) + why, values[:3]
+                kind = column.says or " or ".join(kinds) or ("text" if values else "empty")
+                found[column.name] = kind, values[:3]
             yield one.file, found
 
     def _prefixes(self) -> dict[str, str]:
@@ -411,7 +408,8 @@ def _fitting(record: Record, columns: Mapping[str, Column], place: str, reject: 
         text = json.dumps(record[name], ensure_ascii=False, default=str)
         why = f"{column.name} is a {column.kind} in the SKB, and {text} is not clearly one"
         reject(
-            DataError(f"{place}: {why} (in the TOML file, empty = [{text}] clears it)"), json.dumps(record, default=str)
+            DataError(f"{place}: {why} (in the TOML file, empty = [{text}] clears it, and raw keeps a column as text)"),
+            json.dumps(record, default=str),
         )
     return {name: cell for name, cell in record.items() if name not in odd} if odd else record
 

@@ -101,8 +101,8 @@ class Column:
 
     @property
     def says(self) -> str:
-        """The kind for people."""
-        return {**_NUMBERS, **_DATES}.get(self.way) or (f"text, because {self.why}" if self.why else "text")
+        """The kind for people; empty for text."""
+        return {**_NUMBERS, **_DATES}.get(self.way, "")
 
 
 def kind_of(value: Any) -> str:
