@@ -470,7 +470,7 @@ def evidence_data(
             "qualifiers": [pair(link) for link in one.qualifiers],
             "references": [[pair(link) for link in links] for links in one.references],
             "others": [cell(other) for other in one.others],
-            "lower": len(one.lower),
+            "lower": [cell(other) for other in one.lower],
             "chain": one.chain,
             "source": one.source,
         }

@@ -30,6 +30,7 @@ from kbnav.apps.web.routes.common import (
     SharedRun,
     VisitorOf,
     finished,
+    offered,
     sse,
     sse_event,
 )
@@ -122,19 +123,7 @@ def _run_data(parts: ChatParts, run: StoredRun, before: int = 0) -> RunData:
 @router.get("/options")
 def options(parts: ChatOf, visitor: VisitorOf) -> dict[str, Any]:
     """Knowledge bases, systems and models to choose from; of a system what it does, needs and is better with."""
-    service = parts.service
-    kbs = [
-        {
-            "key": kb.key,
-            "systems": [one.name for one in service.systems(kb)],
-            "about": [
-                {"name": one.name, "about": one.about, "needs": one.needs, "uses": one.uses}
-                for one in service.systems(kb)
-            ],
-        }
-        for kb in service.kbs.values()
-    ]
-    return {"kbs": kbs, "models": service.models, "user": visitor.name}
+    return offered(parts, visitor)
 
 
 @router.post("/ask")
