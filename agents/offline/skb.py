@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain, combinations, pairwise, product
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from kbnav.agents.common.state import State
 from kbnav.agents.offline.policy import Agenda, Calls
 from kbnav.answers.language import fold, lexicon, singular
-from kbnav.answers.parsing import pronoun
+from kbnav.answers.parsing import Bound, pronoun
 from kbnav.answers.relevance import relevance
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.questions import (
@@ -48,7 +49,7 @@ _SUMMED = {
 """Words that ask for one number of all values of a field."""
 _JUDGING = frozenset(["best", "worst", "beste", "besten", "meilleur", "mejor"])
 """Superlatives that no field measures."""
-_YEAR = re.compile(r"\d{4}(?:-|$)")
+_YEAR = re.compile(r"(?:1\d|20)\d\d(?:-|$)")
 """A value that is a year or a date."""
 _STEM = 3
 """Letters of a word that a relation's may begin with."""
@@ -56,6 +57,24 @@ _LINKS = 8
 """Relations and fields that are named where a question was not understood."""
 _COMPARABLE = 'FILTER(isNumeric(?value) || REGEX(STR(?value), "^[0-9]{4}-[0-9][0-9]"))'
 """What can be sorted: numbers and dates."""
+
+
+class Field(NamedTuple):
+    """A field of numbers or dates, by its IRI; ``dated``: its values are years or dates."""
+
+    iri: str
+    dated: bool
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return unquote(self.iri.rpartition("/")[2]).replace("_", " ").replace(":", " ")
+
+    def test(self, value: str, bound: Bound) -> str:
+        """SPARQL that a value is within a bound."""
+        if self.dated:
+            return f'SUBSTR(STR({value}), 1, 4) {bound.sign} "{bound.number}"'
+        return f"{value} {bound.sign} {bound.number}"
 
 
 class PreparedSkb:
@@ -112,11 +131,11 @@ class SkbAgenda(Agenda):
                 yield self._finished("This is what it names.", here, [self._skb.id(here[0].node)], "")
         if reading.afterthought:
             mentions = (*mentions, reading.afterthought)
-        if reading.asked and not (mentions or reading.types or self.telling(self._left(()))):
-            yield from self._whole((), (yield from self._follow(())))
         tried = self._hypotheses(mentions)[:_TRIES]
         if tried or not mentions:
-            yield from self._compared(tried[0] if tried else ())
+            yield from self._computed(tried[0] if tried else ())
+        if reading.asked and not (mentions or reading.types or self.telling(self._left(()))):
+            yield from self._whole((), (yield from self._follow(())))
         wanted: set[int] = set()
         for paths in tried:
             used = {word for path in paths for word in path.used}
@@ -266,7 +285,11 @@ class SkbAgenda(Agenda):
             return len(found)
         if not paths:
             return self._size(self._reading.asked)
-        query = f"SELECT (COUNT(DISTINCT ?x) AS ?number) WHERE {{\n{self._body(paths)}\n}}"
+        return (yield from self._count(self._body(paths)))
+
+    def _count(self, body: str) -> Generator[Calls, None, int]:
+        """The number of nodes ``?x`` that fit a pattern."""
+        query = f"SELECT (COUNT(DISTINCT ?x) AS ?number) WHERE {{\n{body}\n}}"
         table = yield from self.queried(query, "How many are there in all?")
         return next((int(cell.value) for row in table.rows for cell in row if cell), 0)
 
@@ -323,34 +346,97 @@ class SkbAgenda(Agenda):
         between = [[one for one in self._schema.paths.steps(a) if one.target == b] for a, b in pairwise(kinds)]
         return all(len(links) == 1 for links in between) or (len(path.steps) == 1 and bool(path.used))
 
-    def _compared(self, paths: Sequence[Path]) -> Iterator[Calls]:
-        """Those of the nodes at the end of the paths (without any, of the type) that have most or least; or their sum.
+    @cached_property
+    def _first(self) -> str:
+        """How many of the first are asked for, as in "top 3" and "3 cheapest"; empty where that is not said."""
+        measures = lexicon(self.language).measures
+        said = (b if a == "top" else a for a, b in pairwise(self._words) if a == "top" or b in measures)
+        return next((word for word in said if word.isdecimal()), "")
 
-        It is compared by the field, or by the number of links, whose name fits the words best.
+    def _computed(self, paths: Sequence[Path]) -> Iterator[Calls]:
+        """What numbers and dates tell of the nodes at the end of the paths (without any, of the type).
+
+        Those within the bounds that the question names; or of these those with most or least, or a sum.
         """
-        known, kind = lexicon(self.language), self._reading.asked or (paths[0].target if paths else "")
-        if not kind and self.question.asks:
-            kind = next((one for one in self._schema.types if one.casefold() == self.question.asks), "")
+        question, known = self.question, lexicon(self.language)
+        kind = self._reading.asked or (paths[0].target if paths else "")
+        if not kind and question.asks:
+            kind = next((one for one in self._schema.types if one.casefold() == question.asks), "")
         left = [word.casefold() for word in self._left(paths)]
-        total = next((_SUMMED[word] for word in left if word in _SUMMED), "")
+        said = [
+            one for one in question.bounds if one.said != self._first and {one.said.casefold(), one.number} & {*left}
+        ]
         # A superlative that names a relation of the path compares nothing.
-        compares = any(known.measures.get(word, ()) == self.question.measure for word in left)
-        if not kind or self.question.kind != "values" or not (total or compares) or self._dropped(paths):
+        ranks = any(word in _SUMMED or known.measures.get(word, ()) == question.measure for word in left)
+        if not kind or not (ranks or said) or self._dropped(paths):
             return
-        quantity, order = self.question.measure or ("", "DESC")
-        asked = f"SELECT ?field (COUNT(*) AS ?number) (SAMPLE(?value) AS ?one) WHERE {{ {self._of(kind)} ; ?field "
-        asked += f"?value {_COMPARABLE} }} GROUP BY ?field ORDER BY DESC(?number)"
+        asked = "SELECT ?field (COUNT(*) AS ?number) (MIN(?value) AS ?least) (MAX(?value) AS ?most) WHERE { "
+        asked += f"{self._of(kind)} ; ?field ?value {_COMPARABLE} }} GROUP BY ?field ORDER BY DESC(?number)"
         rows = (yield from self.queried(asked, "What do these have that can be compared?")).rows
-        dated = [place for place, (*_, one) in enumerate(rows) if one and _YEAR.match(one.value)]
-        fields = [row[0].value for row in rows if row[0]]
-        names = [unquote(field.rpartition("/")[2]).replace("_", " ").replace(":", " ") for field in fields]
-        body = f"{self._body(paths, kind=kind)}\n  "
-        if (place := self.quantity(names, dated, left)) is not None:
-            body += f"?x <{fields[place]}> ?value . {_COMPARABLE}"
-            number, name = f"{total or ('MIN' if order == 'ASC' else 'MAX')}(?value)", names[place]
-        elif not quantity and not total and (step := self._counted_links(kind, paths, left)):
+        fields = [
+            Field(field.value, all(one and _YEAR.match(one.value) for one in ends)) for field, _, *ends in rows if field
+        ]
+        limits = [(one, field) for one in said if (field := self._limited(one, fields, left))]
+        if len(limits) < len(said):
+            return
+        every = (yield from self._total(paths)) if paths else self._size(kind)
+        has = self._body(paths, kind=kind)
+        has += "".join(f"\n  ?x <{field.iri}> ?value{at} ." for at, (_, field) in enumerate(limits))
+        tests = [field.test(f"?value{at}", bound) for at, (bound, field) in enumerate(limits)]
+        fits = f"{has}\n  FILTER({' && '.join(tests)})" if tests else has
+        read = [text for bound, field in limits for text in (field.name, bound.said, bound.number)]
+        if ranks and question.kind == "values":
+            yield from self._ranked(paths, kind, fits, fields, left, every, read)
+        elif not ranks and question.kind != "yes-no":
+            yield from self._within(paths, has, fits, every, read)
+
+    def _limited(self, bound: Bound, fields: Sequence[Field], left: Sequence[str]) -> Field | None:
+        """The field that a number bounds: one that the words name; a year may bound the only one of dates, too.
+
+        A number alone, as in "a rating of 5" and "5 stars", stands beside the name of what it is.
+        """
+        dated = [field for field in fields if field.dated] if _YEAR.match(bound.number) else []
+        some = dated or ([*fields] if bound.number else [])
+        if bound.said in self._words and not dated:
+            at = self._words.index(bound.said)
+            left = [word for word in left if word in self._words[max(0, at - 2) : at + 2]]
+        place = self.quantity([field.name for field in some], [], left)
+        if place is not None:
+            return some[place]
+        return dated[0] if len(dated) == 1 else None
+
+    def _within(self, paths: Sequence[Path], has: str, fits: str, every: int, read: Sequence[str]) -> Iterator[Calls]:
+        """The nodes that fit a pattern, or how many they are, of those that have what it bounds."""
+        number, have = (yield from self._count(fits)), (yield from self._count(has))
+        among = f"of the {have:,} with {read[0]}, of {every:,}."
+        if self.question.kind == "count":
+            yield self._finished(f"{number:,} {among}", paths, (), str(number), *read)
+        listing = f"SELECT ?x (MIN(?value0) AS ?least) WHERE {{\n{fits}\n}}"
+        listing += f" GROUP BY ?x ORDER BY ?least ?x LIMIT {self._schema.listed}"
+        found = yield from self._nodes([(QUERY, "Listing those within the bounds.", {"query": listing})])
+        some = f"{len(found):,} of {number:,} are listed: those" if len(found) < number else f"{number:,}"
+        yield self._finished(f"{some} {among}", paths, found, "", *read)
+
+    def _ranked(
+        self,
+        paths: Sequence[Path],
+        kind: str,
+        body: str,
+        fields: Sequence[Field],
+        left: Sequence[str],
+        every: int,
+        read: Sequence[str],
+    ) -> Iterator[Calls]:
+        """Those that fit a pattern with most or least of a field, or of links, whose name fits the words; or a sum."""
+        known, (quantity, order) = lexicon(self.language), self.question.measure or ("", "DESC")
+        total = next((_SUMMED[word] for word in left if word in _SUMMED), "")
+        dated = [place for place, field in enumerate(fields) if field.dated]
+        if (place := self.quantity([field.name for field in fields], dated, left)) is not None:
+            body += f"\n  ?x <{fields[place].iri}> ?value . {_COMPARABLE}"
+            number, name = f"{total or ('MIN' if order == 'ASC' else 'MAX')}(?value)", fields[place].name
+        elif not quantity and not total and (step := self._counted_links(kind, left)):
             linked = f"{self._pattern('?x', step, '?y')} {self._of(step.target, '?y')} ."
-            body += linked if order == "DESC" else f"OPTIONAL {{ {linked} }}"
+            body += f"\n  {linked}" if order == "DESC" else f"\n  OPTIONAL {{ {linked} }}"
             number, name = "COUNT(DISTINCT ?y)", f"number of {step.target} ({step.relation.replace('_', ' ')})"
         else:
             return
@@ -360,29 +446,23 @@ class SkbAgenda(Agenda):
             query += " HAVING (COUNT(?value) > 0)"  # the mean of nothing is 0 in SPARQL
         else:
             query += f" GROUP BY ?x ORDER BY {order}(?number) ?x LIMIT {self._schema.listed}"
-        # "top 3", "3 cheapest"
-        wanted = (b if a == "top" else a for a, b in pairwise(self._words) if a == "top" or b in known.measures)
-        first = next((int(word) for word in wanted if word.isdecimal()), 1)
-        found = [
-            (row[0], row[-1].value)
-            for row in (yield from self.queried(query, "This compares them all.")).rows
-            if row[0] and row[-1]
-        ]
+        rows = (yield from self.queried(query, "This compares them all.")).rows
+        found = [(cell, number.value) for cell, number in rows if cell and number]
         if not found:
             return
-        last = found[min(max(first, 1), len(found)) - 1][1]
+        first = max(1, int(self._first or 1))
+        last = found[min(first, len(found)) - 1][1]
         listed = [one for place, one in enumerate(found) if place < first or one[1] == last]
         nodes = [cell.entity_id for cell, _ in listed if cell.entity_id]
-        every = (yield from self._total(paths)) if paths else self._size(kind)
-        read = [name, *known.hints.values(), str(first), *known.measures, *(_SUMMED if total else ())]
+        read = [*read, name, *known.hints.values(), str(first), *known.measures, *(_SUMMED if total else ())]
         read += [word for word in left if any(part.startswith(singular(word)) for part in name_words(name))]
         if total:
             amount = float(last)
             answer = f"{round(amount, 2):.12g}" if abs(amount) >= 1 else f"{amount:.3g}"
             said = f"This is their {'sum' if total == 'SUM' else 'mean'}: of {found[0][0].value} of {every:,}."
             yield self._finished(said, paths, (), answer, *read)
-        names_of = self._kb.named(nodes[:ANSWERS])
-        labels = [names_of[node].label for node in nodes[:ANSWERS] if node in names_of]
+        names = self._kb.named(nodes[:ANSWERS])
+        labels = [names[node].label for node in nodes[:ANSWERS] if node in names]
         more = f" (+{len(nodes) - ANSWERS})" if len(nodes) > ANSWERS else ""
         whole = f" of {every:,}" if len(found) < every else ""
         among = f"{len(found):,}{whole} of type {kind}" if len(found) < self._schema.listed else f"all of type {kind}"
@@ -409,11 +489,10 @@ class SkbAgenda(Agenda):
         self.understood = Understood(text, self.told_words(unused, ""))
         return [(FINISH, self._before + said, {"nodes": list(nodes), "answer": answer})]
 
-    def _counted_links(self, kind: str, paths: Sequence[Path], words: Sequence[str]) -> Step | None:
+    def _counted_links(self, kind: str, words: Sequence[str]) -> Step | None:
         """The links of a type that the words name, by their relation or by the type at the other end."""
         kinds = {word.name for word in self._reading.types}
-        followed = {step.relation for path in paths for step in path.steps}
-        steps = [step for step in self._schema.paths.steps(kind) if step.relation not in followed]
+        steps = self._schema.paths.steps(kind)
         stems = tuple(stem for word in words if len(stem := singular(word)) >= _STEM)
         scores = [
             2 * any(word.startswith(stems) for word in name_words(step.relation)) + (step.target in kinds)
