@@ -25,7 +25,6 @@ from kbnav.knowledge.skb.questions import (
     Step,
     leftover,
     name_words,
-    one_is_asked,
     read,
 )
 from kbnav.knowledge.skb.rdf import local_name, local_names
@@ -40,7 +39,7 @@ _MENTIONS, _PATHS, _TRIES = 4, 3, 7
 """Names that paths are combined of, the longest; paths of each; combinations that are followed."""
 _BY_TEXT = 50
 """Nodes that are near to the text, among which those at the paths' ends are looked for."""
-_SEARCH, _FOLLOW, _DESCRIBED = "search_entities", "search_neighbors", "vector_query"
+_SEARCH, _DESCRIBED = "search_entities", "vector_query"
 _NOUNS_HAVE_CAPITALS = frozenset({"de", "lb"})
 _SUMMED = {
     **dict.fromkeys(("total", "sum", "combined", "summe", "somme", "suma"), "SUM"),
@@ -97,7 +96,7 @@ class SkbAgenda(Agenda):
 
     def __init__(self, toolbox: Toolbox, schema: PreparedSkb, state: State, context: Context) -> None:
         super().__init__(toolbox, state, context)
-        self._schema, self._kb, self._skb, self._tools = schema, schema.kb, schema.kb.skb, toolbox.names
+        self._schema, self._kb, self._skb = schema, schema.kb, schema.kb.skb
         self._reading: Reading = schema.read(state["question"], self.language)
         self._before = ""
         """What is told before all else: how a name was read."""
@@ -122,35 +121,34 @@ class SkbAgenda(Agenda):
             yield [(_SEARCH, f"“{name.text}” is a name here.", {"query": name.text}) for name in mentions[:_SEARCHES]]
         yield from self._begun()
         reading, mentions = self._reading, self._reading.mentions
-        longest = sorted(mentions, key=lambda mention: -len(mention.text))[:_MENTIONS]
-        mentions = tuple(mention for mention in mentions if mention in longest) or self._earlier()
+        mentions = mentions[:_MENTIONS] or self._earlier()
         if len(mentions) == 1 and not (reading.asked or reading.types):
             here = (Path(mentions[0].nodes[0], (), 0.0),)
             yield from self._field([self._skb.id(node) for node in mentions[0].nodes], here)
             if reading.mentions and self.question.asks in ("", "person") and not self._left(here):
                 yield self._finished("This is what it names.", here, [self._skb.id(here[0].node)], "")
-        if reading.afterthought:
-            mentions = (*mentions, reading.afterthought)
+        if QUERY in self.toolbox.names:
+            yield from self._linked((*mentions, reading.afterthought) if reading.afterthought else mentions)
+        if reading.asked or (reading.words and self.question.asks != "time"):  # no thing is a time
+            yield from self._by_text_alone()
+        self.decline(self._left([Path(one.nodes[0], (), 0.0) for one in mentions]), (), self._links())
+
+    def _linked(self, mentions: Sequence[Mention]) -> Iterator[Calls]:
+        """What numbers tell, or what the likeliest paths from the names lead to; without names, the whole type."""
+        reading = self._reading
         tried = self._hypotheses(mentions)[:_TRIES]
         if tried or not mentions:
             yield from self._computed(tried[0] if tried else ())
         if reading.asked and not (mentions or reading.types or self.telling(self._left(()))):
             yield from self._whole((), (yield from self._follow(())))
-        wanted: set[int] = set()
         for paths in tried:
-            used = {word for path in paths for word in path.used}
             if found := (yield from self._follow(paths)):
                 if not reading.asked:
                     yield from self._field(found, paths)
                 if not self.telling(self._left(paths)):
                     yield from self._whole(paths, found)
-                lost = [reading.tokens[place].text for place in sorted(wanted - used)] or self._dropped(paths)
-                yield from self._best(paths, found, " ".join(lost))
+                yield from self._best(paths, found)
             yield from self._none(paths)
-            wanted |= used
-        if reading.asked or (reading.words and self.question.asks != "time"):  # no thing is a time
-            yield from self._by_text_alone()
-        self.decline(self._left([Path(one.nodes[0], (), 0.0) for one in mentions]), (), self._links())
 
     def end(self) -> Iterator[Calls]:
         """See ``Agenda``; a finish before any look-up is refused."""
@@ -176,17 +174,14 @@ class SkbAgenda(Agenda):
         return self.unused([*labels, *names, *read], [*names, *ASKING, *read], "")
 
     def _saying(self, found: Sequence[str], words: Sequence[str]) -> tuple[list[str], str]:
-        """The best, and that by which they are so: where one is asked for, those whose texts say as much as the first.
-
-        Where the first says all words, the others are those that do.
-        """
+        """The best, and that by which they are so; where the first says all words, the others are those that do."""
         best, text = list(found[:ANSWERS]), " ".join(words)
         if not words:
             return best, ""
         excerpts = self._kb.excerpts(best, text)
         told = [sum(relevance(word, [excerpts.get(node, "")])[0] > 0 for word in words) for node in best]
-        if one_is_asked(self._reading) or told[0] == len(words):
-            best = [node for node, count in zip(best, told, strict=True) if count >= told[0]]
+        if told[0] == len(words):
+            best = [node for node, count in zip(best, told, strict=True) if count == told[0]]
         said = " ".join(word for word in words if relevance(word, [excerpts.get(best[0], "")])[0] > 0)
         return best, f", the best by “{said}” in their texts" if said else ", the nearest by their texts"
 
@@ -203,18 +198,12 @@ class SkbAgenda(Agenda):
         tokens, index = self._reading.tokens, self._skb.text
         if self.language.split("-")[0] in _NOUNS_HAVE_CAPITALS:
             return
-        places = (at for at in self._reading.words if at or any(map(str.isdigit, tokens[at].text)))
-        capitals = {at for at in places if tokens[at].text[:1].isupper()}
+        capitals = {at for at in self._reading.words if at and tokens[at].text[:1].isupper()}
         for first in sorted(at for at in capitals if at - 1 not in capitals):
-            word, behind = tokens[first], self._words[first + 1 : first + 2]
+            word = tokens[first]
             begun = f"Which names begin with “{word.text}”?"
             nodes = self._kb.entities((yield from self._nodes([(_SEARCH, begun, {"query": word.text})])))
-            named = sorted(
-                (one.label, one.id)
-                for one in nodes.values()
-                if one.kind != self._reading.asked and name_words(one.label)[:1] == [word.low]
-            )
-            named = [one for one in named if not {*behind} & {*name_words(one[0])[1:]}]  # "Nordic lamp 7" is not lamp 1
+            named = sorted((one.label, one.id) for one in nodes.values() if name_words(one.label)[:1] == [word.low])
             if len(named) == 1 and first + 1 not in capitals:
                 mention = Mention(word.text, first, first + 1, (self._skb.number(named[0][1]),))
                 mentions = sorted((*self._reading.mentions, mention), key=lambda one: one.first)
@@ -257,9 +246,7 @@ class SkbAgenda(Agenda):
             kinds = {step.target for step in steps}
             asked = self._reading.asked or (kinds.pop() if len(kinds) == 1 else "")
             links = [one for one in steps if one.target == asked]
-            begins = {part[0] for one in links for part in name_words(one.relation)}  # "written": wrote
-            telling = self.telling(self._left([Path(node, (), 0.0)]))
-            sole = len(links) == 1 and (not telling or any(word[0] in begins for word in telling))
+            sole = len(links) == 1 and not self.telling(self._left([Path(node, (), 0.0)]))
             found.append((Path(node, (links[0] if sole else Step("", "both", asked),), 0.0),))
         for size in range(len(mentions), 0, -1):
             some = [
@@ -294,21 +281,16 @@ class SkbAgenda(Agenda):
         return next((int(cell.value) for row in table.rows for cell in row if cell), 0)
 
     def _whole(self, paths: Sequence[Path], found: Sequence[str]) -> Iterator[Calls]:
-        """The number of all nodes at the end of the paths (without any, of the type), or their list, where it is long.
-
-        ``found`` are those that were found; without queries that may not be all.
-        """
+        """The number of nodes at the end of the paths (without any, of the type), or their list, where it is long."""
         total = yield from self._total(paths, found)
-        if QUERY not in self._tools:
-            return
         if self.question.kind == "count":
             yield self._finished("This is their number.", paths, (), str(total))
         if total > ANSWERS or (found and not paths):
             some = f"{len(found):,} of {total:,} are listed." if len(found) < total else f"These are all {total:,}."
             yield self._finished(some, paths, found, "")
 
-    def _best(self, paths: Sequence[Path], found: Sequence[str], lost: str) -> Iterator[Calls]:
-        """What was found, ranked by the words that no path used; ``lost`` is what the paths were tried without."""
+    def _best(self, paths: Sequence[Path], found: Sequence[str]) -> Iterator[Calls]:
+        """What was found, ranked by the words that no path used."""
         words, anything = (
             self.telling(self._left(paths)),
             any(not step.relation for path in paths for step in path.steps),
@@ -321,10 +303,11 @@ class SkbAgenda(Agenda):
             ranked = [*fitting, *(node for node in found if node not in fitting)]
         best, told = self._saying(ranked, words)
         total = yield from self._total(paths, found)
+        lost = " ".join(self._dropped(paths))
         fits = f"Nothing fits “{lost}” too." if lost else "This fits the question best."
-        if not (lost or words) and QUERY in self._tools and len(best) == total:
+        if not (lost or words) and len(best) == total:
             fits = f"These are all {total:,}." if total > 1 else "This is the only one."
-        cut = f" {len(best)} of {total:,} are listed{told}." if len(best) < total else ""
+        cut = f" {len(best)} of {total:,} are listed{told}." if told or len(best) < total else ""
         guess = anything and words == self.telling(self._left(paths, self._text(best[0])))
         yield self._finished(fits + cut, paths, best, "", self._text(best[0]), all_needed=guess)
 
@@ -480,9 +463,7 @@ class SkbAgenda(Agenda):
         """
         uncounted = self.question.kind == "count" and not answer
         unused = self._left(paths, *(() if uncounted else read))
-        given_up = {word for name in self._dropped(paths) for word in name.split()} if paths else {}
-        lacks = self.telling([word for word in unused if word not in given_up])
-        if uncounted or self.turns(unused) or (all_needed and lacks):
+        if uncounted or self.turns(unused) or (all_needed and self.telling(unused)):
             self.decline(unused, (), self._links())
             return [(FINISH, self._before + self.note, {"nodes": []})]
         text = self._worded(paths) or self._reading.asked.replace("_", " ")
@@ -502,23 +483,9 @@ class SkbAgenda(Agenda):
         return steps[scores.index(best)] if best and scores.count(best) == 1 else None
 
     def _follow(self, paths: Sequence[Path]) -> Generator[Calls, None, list[str]]:
-        """Follow paths and return the nodes at the end of all, up to the length of a list; without any, of the type."""
-        if QUERY in self._tools:
-            thought = f"{self._worded(paths)}: asking for what fits {'all' if len(paths) > 1 else 'it'}."
-            return (
-                yield from self._nodes([(QUERY, thought if paths else "Listing them.", {"query": self._query(paths)})])
-            )
-        both: list[str] | None = None
-        for path in paths:
-            ends, text = [self._skb.id(path.node)], leftover(self._reading, paths)
-            for number, step in enumerate(path.steps, 1):  # from the second step on, from the first few nodes found
-                given = {"query": text if number == len(path.steps) else "", "relation": step.relation}
-                given["direction"] = step.direction
-                thought = f"{self._worded([path])}: following it."
-                calls: Calls = [(_FOLLOW, thought, {**given, "entity_id": node}) for node in ends[:_PATHS]]
-                ends = list(dict.fromkeys((yield from self._nodes(calls))))
-            both = ends if both is None else [node for node in both if node in ends]
-        return self._of_type(both or [], paths[0].target if paths else "")
+        """The nodes at the end of all paths, up to the length of a list; without any, of the type."""
+        thought = f"{self._worded(paths)}: asking for what fits {'all' if len(paths) > 1 else 'it'}."
+        return (yield from self._nodes([(QUERY, thought if paths else "Listing them.", {"query": self._query(paths)})]))
 
     def _by_text_alone(self) -> Iterator[Calls]:
         """What a question without a usable name describes."""
@@ -528,7 +495,8 @@ class SkbAgenda(Agenda):
         thought = "No path leads to an answer; looking for what the question describes."
         described = {"text": text, "node_type": asked, "limit": ANSWERS}
         shown = (yield from self._nodes([(_DESCRIBED, thought, described)], last=True)) if text else []
-        if found := self._of_type(shown, asked):
+        known = self._kb.entities(shown)
+        if found := [node for node in shown if node in known and asked in ("", known[node].kind)]:
             words = self.telling(self._left(()))
             found, _ = self._saying(found, words)
             held = ", ".join(f"“{word}”: {index.holders(word):,}" for word in words) if index else ""
@@ -567,10 +535,6 @@ class SkbAgenda(Agenda):
         """The number of nodes of a type; without one, of all."""
         first, end = self._skb.type_range(kind) if kind else (0, len(self._skb.nodes.ids))
         return end - first
-
-    def _of_type(self, nodes: Sequence[str], kind: str) -> list[str]:
-        known = self._kb.entities(nodes)
-        return [node for node in nodes if node in known and kind in ("", known[node].kind)]
 
     def _nodes(self, calls: Calls, *, last: bool = False) -> Generator[Calls, None, list[str]]:
         """Have calls made, where there is room or they are the ``last``, and return the nodes that they show."""

@@ -41,15 +41,14 @@ EDGES = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["sparql", "graph only"])
-def village(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
-    """Seven nodes, with and without SPARQL."""
+@pytest.fixture(scope="module")
+def village(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
+    """Seven nodes."""
     folder = tmp_path_factory.mktemp("village")
     (folder / "n.jsonl").write_text(NODES)
     lines = ["source\trelation\ttarget", *("\t".join(edge) for edge in EDGES)]
     (folder / "e.tsv").write_text("\n".join(lines) + "\n")
-    options = Options(vectors=False, sparql=request.param)
-    build(TableSource([folder / "n.jsonl"], [folder / "e.tsv"]), folder / "village.skb", options)
+    build(TableSource([folder / "n.jsonl"], [folder / "e.tsv"]), folder / "village.skb", Options(vectors=False))
     kb = SkbKB(SKB.open(folder / "village.skb"))
     yield kb
     kb.close()
@@ -80,7 +79,8 @@ def test_what_a_question_says_besides_ranks_what_was_found_and_of_one_house_name
 def test_a_part_that_nothing_meets_is_given_up_and_that_is_said(village, tmp_path):
     question = "Which house painted by Bob Lisk is located in Mew?"
     run = ask(skb_offline(village, Settings(home=tmp_path, language="en")), question)
-    assert run.outcome.note == "Nothing fits “painted” too."
+    assert run.outcome.understood is not None
+    assert run.outcome.understood.unused == ("painted",)
 
 
 def test_a_name_that_is_nowhere_is_no_answer(village, tmp_path):
@@ -245,7 +245,6 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
         ("When was Acme Ltd founded?", "", "supplied by", ("founded",)),
         ("Which suppliers are in Leeds?", "Acme Ltd", "not checked as facts: 1 of 3. Texts with “Leeds”: 1", ()),
         ("Which products did Acme Ltd recall?", "", "“recall”", ("recall",)),
-        ("Which products did Acme Ltd sell?", "Nordic lamp 1, Steel lamp 2", "", ("sell",)),  # as irregular verbs begin
         (
             "Which product has the best price?",
             "",
@@ -289,7 +288,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
         ("Which products with a price are supplied by Acme Ltd?", "Steel lamp 2, Nordic lamp 1", "", ("price",)),
         ("Which reviews are about Nordic lamp 1?", "It wobbles a bit", "", ()),
         ("Which products are supplied by Acme?", "", "“Acme” may be Acme Inc or Acme Ltd", None),
-        ("What is the price of Nordic lamp 7?", "", "“7”", ("7",)),
+        ("What is the price of Nordic lamp 7?", "", "“7”", ("price", "7")),
         ("What is the telephone of Acme Ltd?", "", "“telephone”", ("telephone",)),
         ("Which products of low cost are less than 10?", "", "“low”", ("low",)),
         ("Which products are not in stock?", "", "“not”", ("not",)),
