@@ -226,8 +226,15 @@ class Agenda(ABC):
         """Say why there is no answer: words that would be left out, names that nothing has; ``has``: what there is."""
         text = whole = self.state["question"].strip()
         for query, search in self.searches.items():
-            near = next((one.alias or one.label for one in search.entities if query in lost), "")
-            if fuzz.ratio(query, meant := search.suggestion or near) >= _MISSPELLED:
+            missed = query in lost or {*query.split()} <= {*unused}
+            near = next((one.alias or one.label for one in search.entities if missed), "")
+            meant = search.suggestion or near
+            alike = (
+                0
+                if query in meant or meant in query
+                else max(fuzz.ratio(query, meant), fuzz.partial_ratio(query, meant))
+            )
+            if alike >= _MISSPELLED:
                 text = text.replace(query, meant)
         instead = (text,) if text != whole and " " in whole else ()  # one word alone is a greeting as often as a name
         self.understood = Understood(unused=tuple(unused or lost), instead=instead)
