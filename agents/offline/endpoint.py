@@ -163,9 +163,7 @@ class EndpointAgenda(Agenda):
         asked = question.noun
         for phrase in [asked] if asked else found:
             one = first(found[phrase], of_class=True)
-            words = named_in(phrase.text, _name(one)) if one else 0
-            asked_for = phrase.noun or question.asks not in ("time", "place")  # "published" is no publisher there
-            if asked_for and words and (not phrase.named or words == len(words_of(phrase.text))):
+            if one and named_in(phrase.text, _name(one)):
                 self.target, asked, self.asked = one, phrase, phrase.text
                 break
         for phrase, search in found.items():

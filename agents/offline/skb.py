@@ -25,6 +25,7 @@ from kbnav.knowledge.skb.questions import (
     Step,
     leftover,
     name_words,
+    one_is_asked,
     read,
 )
 from kbnav.knowledge.skb.rdf import local_name, local_names
@@ -174,14 +175,17 @@ class SkbAgenda(Agenda):
         return self.unused([*labels, *names, *read], [*names, *ASKING, *read], "")
 
     def _saying(self, found: Sequence[str], words: Sequence[str]) -> tuple[list[str], str]:
-        """The best, and that by which they are so; where the first says all words, the others are those that do."""
+        """The best, and that by which they are so: where one is asked for, those whose texts say as much as the first.
+
+        Where the first says all words, the others are those that do.
+        """
         best, text = list(found[:ANSWERS]), " ".join(words)
         if not words:
             return best, ""
         excerpts = self._kb.excerpts(best, text)
         told = [sum(relevance(word, [excerpts.get(node, "")])[0] > 0 for word in words) for node in best]
-        if told[0] == len(words):
-            best = [node for node, count in zip(best, told, strict=True) if count == told[0]]
+        if one_is_asked(self._reading) or told[0] == len(words):
+            best = [node for node, count in zip(best, told, strict=True) if count >= told[0]]
         said = " ".join(word for word in words if relevance(word, [excerpts.get(best[0], "")])[0] > 0)
         return best, f", the best by “{said}” in their texts" if said else ", the nearest by their texts"
 
@@ -203,7 +207,11 @@ class SkbAgenda(Agenda):
             word = tokens[first]
             begun = f"Which names begin with “{word.text}”?"
             nodes = self._kb.entities((yield from self._nodes([(_SEARCH, begun, {"query": word.text})])))
-            named = sorted((one.label, one.id) for one in nodes.values() if name_words(one.label)[:1] == [word.low])
+            named = sorted(
+                (one.label, one.id)
+                for one in nodes.values()
+                if one.kind != self._reading.asked and name_words(one.label)[:1] == [word.low]
+            )
             if len(named) == 1 and first + 1 not in capitals:
                 mention = Mention(word.text, first, first + 1, (self._skb.number(named[0][1]),))
                 mentions = sorted((*self._reading.mentions, mention), key=lambda one: one.first)
@@ -307,7 +315,7 @@ class SkbAgenda(Agenda):
         fits = f"Nothing fits “{lost}” too." if lost else "This fits the question best."
         if not (lost or words) and len(best) == total:
             fits = f"These are all {total:,}." if total > 1 else "This is the only one."
-        cut = f" {len(best)} of {total:,} are listed{told}." if told or len(best) < total else ""
+        cut = f" {len(best)} of {total:,} are listed{told}." if len(best) < total else ""
         guess = anything and words == self.telling(self._left(paths, self._text(best[0])))
         yield self._finished(fits + cut, paths, best, "", self._text(best[0]), all_needed=guess)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -125,6 +126,13 @@ def read(question: str, skb: SKB, language: str) -> Reading:
     return Reading(tokens, tuple(mentions), asked.name if asked else "", others, tuple(words))
 
 
+def one_is_asked(reading: Reading) -> bool:
+    """Whether a type is asked for in the singular, in English: "which instrument", not "which instruments" or "all"."""
+    kinds = {singular(word) for word in name_words(reading.asked)}
+    named = [token.low for token in reading.tokens if singular(token.low) in kinds]
+    return bool(named) and named[0] == singular(named[0]) and not any(token.low == "all" for token in reading.tokens)
+
+
 def name_words(name: str) -> list[str]:
     """The words of a type's or relation's name: ``side_effect`` and ``sideEffect`` have two."""
     return [word.casefold() for word in _WORDS.findall(_CAMEL.sub(" ", name))]
@@ -189,15 +197,17 @@ def _mention(
     span = tokens[first:end]
     if skb.names is None or all(token.low in function | ASKING for token in span):
         return None
+    bare = not {span[0].low, span[-1].low} & function
     texts = [question[span[0].start : until] for until in (span[-1].end, span[-1].bare_end)]
     if edits == 0 and texts[0].islower():
         texts += [singular(texts[1]), f"{texts[1]}s"]  # a value of a table: "lamp" for Lamps
     for text in dict.fromkeys(texts):
-        if edits is None and ({span[0].low, span[-1].low} & function or len(normalise(text)) < _FUZZY):
+        if edits is None and (not bare or len(normalise(text)) < _FUZZY):
             continue
         matches = skb.names.search(text, limit=_SAME_NAME, edits=edits)
-        nodes = [match.number for match in matches if _is_meant(match, text, skb)]
+        nodes = [match.number for match in matches if _is_meant(match, text, skb, bare=bare)]
         if nodes:
+            nodes.sort(key=lambda node: skb.graph.degree(node) == 0)
             return Mention(text, first, end, tuple(nodes))
     return None
 
@@ -208,8 +218,10 @@ def _spans(tokens: Sequence[Token], longest: int) -> Iterator[tuple[int, int]]:
             yield first, first + length
 
 
-def _is_meant(match: Match, text: str, skb: SKB) -> bool:
-    """Whether words are a name here, as ``set`` is not the gene SET."""
+def _is_meant(match: Match, text: str, skb: SKB, *, bare: bool) -> bool:
+    """Whether words are a name here, as ``set`` is not the gene SET; ``bare``: no word of grammar at the ends."""
+    if not bare:  # "the Midsummer Fair" is The Midsummer Fair
+        return match.how == "exact" or (match.how == "normalised" and len(text.split()) > 2)
     name = str(skb.nodes.names[match.number])
     if " " in text:  # another number is no misspelling: "Lamp 4" for "Lamp 72"
         return match.how != "fuzzy" or _DIGITS.findall(name) == _DIGITS.findall(text)
@@ -223,11 +235,12 @@ _ABBREVIATED = re.compile(r"[A-Z]{1,3}([a-z])[a-z]{0,2}[<>]?[A-Z]{1,3}")
 _INITIAL = 0.7
 """How well a word fits a verb of which only the first letter is known."""
 _FARTHER = 0.6
-"""Weight of words that stand elsewhere in the question than between the last name and this one."""
+"""Weight of words that stand elsewhere in the question than where the relation should be named."""
+_HOP = 0.3
 _TYPE_NAMED = 0.5
 _TYPE_UNNAMED = -0.4
 _LONGEST = 2
-_FOLLOWED = 50
+_COMMONEST = 50
 """Relations of a type that are followed though no word names them."""
 
 
@@ -268,6 +281,13 @@ class Paths:
             else:
                 self._steps[one.source].append(Step(one.relation, "out", one.target))
                 self._steps[one.target].append(Step(one.relation, "in", one.source))
+        edges: Counter[tuple[str, str]] = Counter()
+        for one in meta.tuples:
+            edges.update({(one.source, one.relation): one.count, (one.target, one.relation): one.count})
+        ranked = {
+            kind: sorted(steps, key=lambda step: -edges[kind, step.relation]) for kind, steps in self._steps.items()
+        }
+        self._common = {kind: frozenset(steps[:_COMMONEST]) for kind, steps in ranked.items()}
         self._fits = lru_cache(maxsize=1024)(self._word_fits)
 
     def steps(self, kind: str) -> Sequence[Step]:
@@ -276,44 +296,61 @@ class Paths:
 
     def propose(self, reading: Reading, mention: Mention, node: int, kind: str) -> list[Path]:
         """Paths from ``node``, of type ``kind``, to the type that is asked for (to any, where none is), best first."""
+        before, near = self._surroundings(reading, mention)
+        found = []
         named = {relation for place in reading.words for relation in self._fits(reading.tokens[place].low)}
-        walks = self._walks(kind, named, _LONGEST)
-        found = [self._scored(reading, mention, node, one) for one in walks if reading.asked in ("", one[-1].target)]
+        for steps in self._walks(kind, named, _LONGEST):
+            if reading.asked in ("", steps[-1].target):
+                found.append(self._scored(reading, mention, node, steps, before, near))
         return sorted(found, key=lambda path: (-path.score, len(path.steps)))
 
     def _walks(self, kind: str, named: Set[str], longest: int) -> Iterator[tuple[Step, ...]]:
-        for place, step in enumerate(self._steps[kind]):
-            if place >= _FOLLOWED and step.relation not in named:
+        for step in self._steps[kind]:
+            if step not in self._common[kind] and step.relation not in named:
                 continue
             yield (step,)
             if longest > 1:
                 for rest in self._walks(step.target, named, longest - 1):
                     yield (step, *rest)
 
-    def _scored(self, reading: Reading, mention: Mention, node: int, steps: tuple[Step, ...]) -> Path:
-        """Relations count by how well they fit the words where they should be named, types between by being named.
+    def _surroundings(self, reading: Reading, mention: Mention) -> tuple[int, tuple[int, ...]]:
+        """Where the part of the question about this mention begins, and the places of its words."""
+        before = max((one.end for one in reading.mentions if one.end <= mention.first), default=0)
+        last = mention.end >= max((one.end for one in reading.mentions), default=0)
+        end = len(reading.tokens) if last else mention.first
+        return before, tuple(place for place in reading.words if before <= place < end)
+
+    def _scored(
+        self, reading: Reading, mention: Mention, node: int, steps: tuple[Step, ...], before: int, near: tuple[int, ...]
+    ) -> Path:
+        """Relations count by how well they fit the words where they should be named, types by whether they are named.
 
         Read backwards from the mention: first the words of its own relation, then the type that leads to, then the
         words of the next relation.
         """
-        before = max((one.end for one in reading.mentions if one.end <= mention.first), default=0)
-        score, used, end = 0.0, set[int](), mention.first
-        for number, step in enumerate(steps, 1):
-            between = [one for one in reading.types if one.name == step.target and before <= one.first < end]
-            named = between[-1] if between and number < len(steps) else None
-            start = named.end if named else before
-            fits, places = self._best(reading, step.relation, range(start, end))
+        score, used = -_HOP * (len(steps) - 1), set()
+        end = mention.first
+        for number, step in enumerate(steps):
+            named = [one for one in reading.types if one.name == step.target and before <= one.first < end]
+            start = named[-1].end if named and number + 1 < len(steps) else before
+            here = tuple(place for place in near if start <= place < end)
+            fits, places = self._best(reading, step.relation, here, near)
             score += fits / len(steps)
             used |= places
-            if number < len(steps):
+            if number + 1 < len(steps):
                 score += _TYPE_NAMED if named else _TYPE_UNNAMED
-            end = named.first if named else end
-        return Path(node, steps, round(score, 4), frozenset(used))
+                end = named[-1].first if named else end
+        passed = {step.target for step in steps}
+        unused = {one.name for one in reading.types if before <= one.first < mention.first and one.name not in passed}
+        if not reading.asked and any(one.name == steps[-1].target for one in reading.types):
+            score -= _TYPE_NAMED  # what is asked for goes by another name
+        return Path(node, steps, round(score - _TYPE_NAMED * len(unused), 4), frozenset(used))
 
-    def _best(self, reading: Reading, relation: str, near: range) -> tuple[float, set[int]]:
-        """How well a relation fits the words near by; else those of the whole question."""
-        here = [place for place in reading.words if place in near]
-        for weight, places in ((1.0, here), (_FARTHER, reading.words)):
+    def _best(
+        self, reading: Reading, relation: str, here: tuple[int, ...], near: tuple[int, ...]
+    ) -> tuple[float, set[int]]:
+        """How well a relation fits the words here; else those near by; else those of the whole question."""
+        for weight, places in ((1.0, here), (_FARTHER, near), (_FARTHER, reading.words)):
             found = {place: self._fits(reading.tokens[place].low).get(relation, 0.0) for place in places}
             best = max(found.values(), default=0.0)
             if best > 0:
