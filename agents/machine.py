@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextvars import copy_context
+from concurrent.futures import as_completed
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
@@ -30,7 +29,7 @@ from kbnav.agents.common.state import (
 )
 from kbnav.answers.tables import Absence, encodable
 from kbnav.errors import ServiceError, Stopped, StopRun
-from kbnav.models.cancellation import Cancellation, OutOfTime, in_time
+from kbnav.models.cancellation import Cancellation, OutOfTime, in_thread, in_time
 from kbnav.models.prices import cost_of
 from kbnav.runs.trajectory import FINISH, RUN_QUERIES, Call, Dropped, Outcome, Step, Stop, Usage, span
 from kbnav.settings.model import Budget, Price
@@ -103,15 +102,18 @@ class Machine:
     price: Price | None = None
 
     def graph(
-        self, checkpointer: BaseCheckpointSaver[Any] | None = None
+        self, checkpointer: BaseCheckpointSaver[Any] | None = None, *, at_once: bool = False
     ) -> CompiledStateGraph[State, RunContext, State, State]:
-        """The machine as a LangGraph graph, whose ``context`` is the RunContext."""
+        """The machine as a LangGraph graph, whose ``context`` is the RunContext; ``at_once``: all of it in one node."""
         from langgraph.graph import END, START, StateGraph
 
         graph = StateGraph(State, context_schema=RunContext)
-        self.build_into(graph, lambda _, runtime: runtime.context)
-        graph.add_edge(START, "think")
-        graph.add_edge("report", END)
+        if at_once:
+            graph.add_node("run", lambda state, runtime: self.run(state, runtime.context))
+        else:
+            self.build_into(graph, lambda _, runtime: runtime.context)
+        graph.add_edge(START, "run" if at_once else "think")
+        graph.add_edge("run" if at_once else "report", END)
         return graph.compile(checkpointer=checkpointer)
 
     def build_into(
@@ -137,6 +139,14 @@ class Machine:
         graph.add_conditional_edges("think", self.route, ["act", "rollback", "report"])
         graph.add_conditional_edges("act", self.route, ["think", "report"])
         graph.add_conditional_edges("rollback", self.route, ["think", "report"])
+
+    def run(self, state: State, run: RunContext) -> Update:
+        """The nodes one after another: a third cheaper, for short runs that nobody looks into or goes on with."""
+        node: Node = "think"
+        while node != "report":
+            state = State(**{**state, **getattr(self, node)(state, run)})
+            node = self.route(state)
+        return {**state, **self.report(state, run)}
 
     def route(self, state: State) -> Node:
         """Where to go from any node but ``report``."""
@@ -377,11 +387,12 @@ def run_calls(
         results = [work[0]()]
         run.tell(Event("step", steps=(results[0][0],)))
     else:
-        with ThreadPoolExecutor(max_workers=min(len(work), _SIDE_BY_SIDE)) as pool:
-            futures = [pool.submit(copy_context().run, one) for one in work]
+        results = []
+        for start in range(0, len(work), _SIDE_BY_SIDE):
+            futures = [in_thread(one) for one in work[start : start + _SIDE_BY_SIDE]]
             for future in as_completed(futures):
                 run.tell(Event("step", steps=(future.result()[0],)))
-        results = [future.result() for future in futures]
+            results += [future.result() for future in futures]
     errors = [error for _, _, error in results if error]
     return [step for step, _, _ in results], sum((usage for _, usage, _ in results), Usage()), next(iter(errors), None)
 

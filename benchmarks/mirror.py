@@ -28,7 +28,7 @@ from pathlib import Path
 
 import requests
 
-from kbnav.evaluation.datasets.catalogue import load_dataset
+from kbnav.evaluation.datasets import load_dataset
 from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.wikidata.mirror.mirror import MIRROR
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer

@@ -24,7 +24,8 @@ from typing import Any
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.spinach import build_spinach
 from kbnav.errors import KbnavError, StopRun
-from kbnav.evaluation.datasets import Question, load_dataset
+from kbnav.evaluation.datasets import load_dataset
+from kbnav.evaluation.datasets.records import Question
 from kbnav.evaluation.metrics.tables import row_major
 from kbnav.knowledge.open import open_kb
 from kbnav.sessions.session import ask

@@ -23,7 +23,7 @@ import numpy as np
 
 from kbnav import encoders
 from kbnav.encoders import Encoder, Vectors
-from kbnav.evaluation.datasets.catalogue import load_dataset
+from kbnav.evaluation.datasets import load_dataset
 from kbnav.planning.paths import TEXT_PATH, Hop, RelationPath
 from kbnav.planning.ranker import Candidates, Questions, Scorer, path_parts, path_vectors
 

@@ -22,7 +22,7 @@ import kbnav
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import KbnavError
 from kbnav.evaluation.dataset_stats import query_shape
-from kbnav.evaluation.datasets.catalogue import load_dataset
+from kbnav.evaluation.datasets import load_dataset
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.evidence import provenance
 from kbnav.knowledge.sparql.tokens import AGGREGATES

@@ -23,7 +23,8 @@ from statistics import fmean
 
 from kbnav.encoders.trained import MODEL, read_card
 from kbnav.errors import UsageError
-from kbnav.evaluation.datasets import Dataset, load_file
+from kbnav.evaluation.datasets import load_file
+from kbnav.evaluation.datasets.records import Dataset
 from kbnav.evaluation.evaluate import PARTS, EvaluationPlan, evaluate, score_folder
 from kbnav.evaluation.records import read_saved_run
 from kbnav.settings.model import Settings, load_settings

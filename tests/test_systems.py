@@ -216,7 +216,7 @@ def test_wrong_use_is_one_clear_line(kbnav, arguments, said):
 
 
 TOOLS = '''
-from kbnav.evaluation.datasets import Question
+from kbnav.evaluation.datasets.records import Question
 
 def shout(context, thought: str, words: str = "") -> str:
     """Shout.

@@ -6,20 +6,20 @@ An entry is cut to what matters for a question (SPINACH, section 4.1), by rankin
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import AnswerTable
-from kbnav.errors import KbnavError, QueryTimeout, UsageError
+from kbnav.errors import KbnavError, QueryTimeout
 from kbnav.knowledge.base import Entry, KnowledgeBase, Meter, Statement
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, WIKIDATA_VOCABULARY, Vocabulary
 from kbnav.prompts import render
+from kbnav.runs.journal import read_toml
 from kbnav.runs.trajectory import Fact, Step, Usage
 from kbnav.settings.model import Settings
 
@@ -59,16 +59,7 @@ def read_notes(paths: Iterable[Path]) -> tuple[Note, ...]:
     """The ``[[note]]`` tables of TOML files. Raises UsageError for one that cannot be read or is none."""
     notes: list[Note] = []
     for path in paths:
-        try:
-            read = tomllib.loads(path.read_text(encoding="utf-8"))
-            notes += TypeAdapter(dict[Literal["note"], list[Note]]).validate_python(read).get("note", [])
-        except OSError as error:
-            raise UsageError(f"notes: {path} cannot be read: {error.strerror}") from error
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise UsageError(f"notes: {path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-        except ValueError as error:
-            raise UsageError(f"notes: {path} is no TOML: {error}") from error
+        notes += read_toml(path, dict[Literal["note"], list[Note]]).get("note", [])
     return tuple(notes)
 
 

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from threading import Timer
 
 from kbnav.answers.question import kb_of
 from kbnav.answers.relevance import content_words, relevance
@@ -19,9 +17,9 @@ from kbnav.answers.tables import AnswerTable
 from kbnav.errors import BadArguments, QueryTimeout, Stopped, TellModel, UnknownId
 from kbnav.knowledge.base import Direction, Entry, Profiled, PropertyProfile, SearchKind, asked_by, is_mirror
 from kbnav.knowledge.sparql.diagnose import diagnosis, is_empty_result
-from kbnav.knowledge.sparql.remarks import Measures, begin_with, loose_optional, measures, remarks
+from kbnav.knowledge.sparql.remarks import Measures, measures, remarks
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, entity_ids, vocabulary_of
-from kbnav.models.cancellation import Cancellation
+from kbnav.models.cancellation import Cancellation, OutOfTime
 from kbnav.runs.trajectory import QUERY, Call, Step
 from kbnav.tools.context import Context, Observation, Shown
 from kbnav.tools.show import (
@@ -187,14 +185,9 @@ def execute_query(context: Context, thought: str, query: str) -> Observation:
 
 def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observation:
     """The rows that are shown, or why there are none; the whole table is kept in the context."""
-    begin, warned = time.monotonic(), loose_optional(kb_of(query)[1]) if context.shown.profiles else ""
+    begin = time.monotonic()
     try:
         table = context.kb.execute_query(query, language=context.language)
-    except QueryTimeout as error:
-        with _shortly(context, query) as run:
-            first = begin_with(kb_of(query)[1], run) if context.shown.profiles else ""
-        first = " ".join(filter(None, (warned.strip(), first)))
-        return Observation.of_error(QueryTimeout(f"{error}. {first}") if first else error)
     except TellModel as error:
         return Observation.of_error(error)
     took = time.monotonic() - begin
@@ -208,7 +201,7 @@ def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observa
         told += _not_asked_for(context, table)
         days = {cell.value for (row, at), one in seen.items() if (cell := row[at]) and (one.precision or 0) > _MONTH}
         context.tables[query] = replace(table, days=tuple(sorted(one for one in days if "-01-01T" in one)))
-    shown = warned + table_text(table, context.shown, name=name, measured=seen)
+    shown = table_text(table, context.shown, name=name, measured=seen)
     text = "\n".join([shown, *([reason] if reason else []), *told])
     has_rows = table.boolean is not None or bool(table.rows)
     rows = 1 if table.boolean is not None else sum(any(row) for row in table.rows)
@@ -246,33 +239,20 @@ _MORE = 3.0
 
 
 def _remarks(context: Context, query: str, table: AnswerTable) -> tuple[list[str], Measures]:
-    """What the rows do not say of themselves, and their units and precisions, as far as it can be asked soon."""
+    """What the rows do not say of themselves, and their units and precisions, as far as ``_MORE`` seconds tell."""
     kb, asked = asked_by(context.kb, query), kb_of(query)[1]
-    words = vocabulary_of(kb)
-    with _shortly(context, query) as run:
-        seen = measures(asked, table, rows_shown(table, context.shown), run, words)
-        return remarks(asked, table, run, words, partial=is_mirror(kb.state()), measured=seen), seen
+    words, limit, until = vocabulary_of(kb), Cancellation(), time.monotonic() + _MORE
 
-
-@contextmanager
-def _shortly(context: Context, query: str) -> Iterator[Callable[[str], AnswerTable]]:
-    """Runs queries about ``query`` for ``_MORE`` seconds together; then it raises QueryTimeout."""
-    kb, limit = asked_by(context.kb, query), Cancellation()
-
-    def run(asked: str) -> AnswerTable:
+    def run(about: str) -> AnswerTable:
         try:
             limit.check()
-            return limit.run(partial(kb.execute_query, asked, language=context.language))
-        except Stopped as error:
+            return limit.run(partial(kb.execute_query, about, language=context.language), until - time.monotonic())
+        except (OutOfTime, Stopped) as error:
+            limit.stop()
             raise QueryTimeout(str(error)) from error
 
-    timer = Timer(_MORE, limit.stop)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield run
-    finally:
-        timer.cancel()
+    seen = measures(asked, table, rows_shown(table, context.shown), run, words)
+    return remarks(asked, table, run, words, partial=is_mirror(kb.state()), measured=seen), seen
 
 
 def _unseen(context: Context, thought: str, query: str) -> str:

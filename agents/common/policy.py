@@ -9,17 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from kbnav.agents.common.answering import last_with_rows
 from kbnav.agents.common.state import (
@@ -36,6 +35,7 @@ from kbnav.errors import BadArguments, PromptTooLong, UsageError
 from kbnav.models.chat import invoke, is_cut_off, usage_of
 from kbnav.models.transport import reply_purpose
 from kbnav.prompts import as_data, render
+from kbnav.runs.journal import read_toml
 from kbnav.runs.trajectory import FINISH, NO_TOOL, QUERY, Call, Step, Turn
 from kbnav.settings.model import Budget
 from kbnav.tools.context import Context
@@ -452,19 +452,8 @@ def read_demonstrations(file: str) -> Demonstrations:
     """A JSON list, or the ``demonstrations`` of a JSON or TOML file; none without a file. Raises UsageError."""
     if not file:
         return Demonstrations()
-    path = Path(file)
-    try:
-        text = path.read_text(encoding="utf-8")
-        found = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-        listed = found.get(_KEY, ()) if isinstance(found, dict) else found
-        return Demonstrations(TypeAdapter(tuple[Demonstration, ...]).validate_python(listed))
-    except OSError as error:
-        raise UsageError(f"{_KEY}: {path} cannot be read: {error.strerror}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UsageError(f"{_KEY}: {path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-    except ValueError as error:  # JSON, TOML or text that is none
-        raise UsageError(f"{_KEY}: {path} is no JSON or TOML: {error}") from error
+    listed = BeforeValidator(lambda found: found.get(_KEY, ()) if isinstance(found, dict) else found)
+    return Demonstrations(read_toml(Path(file), Annotated[tuple[Demonstration, ...], listed]))
 
 
 def _normalised(text: str) -> str:

@@ -277,7 +277,7 @@ def test_the_question_that_is_asked_is_not_its_own_example(village, file):
     [
         ('[{"question": "Who?", "steps": [], "answer": "x"}]', "0.steps: Tuple should have at least 1 item"),
         ('[{"question": "Who?", "answer": "x"}]', "0.steps: Field required"),
-        ("{", "is no JSON or TOML"),
+        ("{", "not JSON"),
         (None, "cannot be read: No such file"),
     ],
 )

@@ -38,11 +38,12 @@ def test_a_model_answers_in_its_own_words_and_its_tokens_are_saved(kbnav, home):
     assert "Sie entdeckte Polonium und Radium." in out
     assert "→" not in out
     assert re.search(
-        r"^asked: mini; 3 steps, \d+\.\d s, \d+ requests, 4 model calls, 400 \+ 80 tokens, "
-        r"cost not known \(setting prices\); every",
+        r"^gefragt: mini; 3 Schritte, \d+\.\d s, \d+ Anfragen, 4 Modellaufrufe, 400 \+ 80 Token, "
+        r"Kosten nicht bekannt \(Einstellung prices\); jeder",
         out,
         re.M,
     )
+    assert "Der Link fragt" in out
     asked_for_words = stub.requests[-1]
     assert "in the language of the question (code de)" in asked_for_words["messages"][0]["content"]
     assert "tools" not in asked_for_words
@@ -214,6 +215,22 @@ def test_each_setting_says_its_value_and_where_it_comes_from(kbnav, monkeypatch)
     assert "secret" not in out
     _, words, _ = kbnav("config", "budget.steps", "kb")
     assert words.splitlines()[:2] == ["kb            demo   (kbnav.toml)", "budget.steps  12   (KBNAV_BUDGET__STEPS)"]
+
+
+def test_the_settings_file_of_a_folder_above_holds_with_the_files_that_it_names(kbnav, monkeypatch):
+    Path("kbnav.toml").write_text(
+        'kb = "shop.skb"\nhome = "state"\n[sparql.here]\nurl = "http://a/"\nindex = "names"\n'
+    )
+    for folder in ("shop.skb", "a/b"):
+        Path(folder).mkdir(parents=True)
+    monkeypatch.chdir("a/b")
+    monkeypatch.delenv("KBNAV_HOME")
+    told = {one["name"]: (one["value"], one["source"]) for one in json.loads(kbnav.out("config", "--json"))}
+    assert told["kb"] == ("../../shop.skb", "../../kbnav.toml")
+    assert told["home"][0] == "../../state"
+    assert told["sparql"][0]["here"] | {"url": "http://a/", "index": "../../names"} == told["sparql"][0]["here"]
+    Path("kbnav.toml").write_text("")  # the nearer one, which names nothing
+    assert "../../" not in kbnav.out("config")
 
 
 def test_a_misspelled_setting_or_variable_is_told_what_was_meant(kbnav):

@@ -23,7 +23,7 @@ def test_show_prints_every_step_and_marks_those_taken_back(kbnav):
     assert json.loads(out)["run"] in shown
     assert "↶ search_entities Marie Curie (repeat)" in shown
     assert "↶ search_entities Marie Curie (rolled back)" in shown
-    assert "2 taken back" in shown
+    assert "2 undone" in shown
 
 
 def test_a_saved_run_can_be_replayed_without_its_model(kbnav, home):
@@ -85,6 +85,12 @@ def test_ask_continue_is_a_follow_up_to_the_last_question(kbnav, home):
         QUESTION,
         "And who was her husband?",
     ]
+    for file in ("a.html", "a.json"):
+        kbnav.out("export", "last", file)
+    assert json.loads(Path("a.json").read_text())["history"] == [
+        {"question": QUESTION, "answer": "Polonium and radium."}
+    ]
+    assert f"{QUESTION} → Polonium and radium." in Path("a.html").read_text()
 
 
 def test_where_no_follow_up_is_read_a_chat_and_ask_continue_say_so_once(kbnav):
@@ -95,6 +101,7 @@ def test_where_no_follow_up_is_read_a_chat_and_ask_continue_say_so_once(kbnav):
         again = kbnav("ask", "-q", "--continue", "And lamps?")[1]
         told = kbnav.out("chat", "--kb", served.url, typed="How many products are there?\nAnd lamps?\n")
     assert [one.count(said) for one in (asked, again, told)] == [0, 1, 1]
+    assert "after:" not in again
 
 
 def test_what_can_be_typed_in_a_chat_beside_questions(kbnav):
@@ -116,7 +123,7 @@ def test_runs_lists_what_was_asked_the_newest_last_and_ids_that_show_knows(kbnav
     code, out, _ = kbnav("runs")
     first, second = out.splitlines()
     assert code == 0
-    assert "answered" in first
+    assert first.split()[1:3] == ["rules", "answered"]
     assert first.endswith("Who was the spouse of Marie Curie?")
     assert kbnav("show", second.split()[0])[0] == 0
     assert kbnav("runs", "--limit", "1")[1] == second + "\n"

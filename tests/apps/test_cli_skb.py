@@ -55,6 +55,8 @@ def test_an_skb_built_from_rdf_is_asked(kbnav):
     assert (code, out) == (0, "l.skb: 2 nodes, 1 edge\n")
     out = kbnav.out("ask", "--kb", "l.skb", "--csv", "Into which sea flows Mere?")
     assert [row["name"] for row in csv.DictReader(io.StringIO(out))] == ["Deep"]
+    told = kbnav.out("ask", "--kb", "l.skb", "-q", "--set", "language=de", "Into which sea flows Mere?")
+    assert all(word in told for word in ("Rang", "Name", "Art"))
 
 
 @pytest.mark.parametrize(
@@ -224,13 +226,15 @@ def test_lines_that_an_update_leaves_out_do_not_replace_those_of_the_build(kbnav
         assert kbnav("skb", "update", "v.skb", "--nodes", "torn.jsonl", "--bad", "skip")[0] == 0
     left = [json.loads(Path(f"v.skb.bad-{number}.jsonl").read_text())["line"] for number in (1, 2)]
     assert left == ['{"id": 1b}', '{"id": 2b}']
-    assert "--bad goes with --nodes" in kbnav("skb", "update", "v.skb", "--bad", "skip")[2]
     (tmp_path / "edges.tsv").rename(tmp_path / "moved.tsv")
     code, _, error = kbnav("skb", "update", "v.skb")
     assert (code, f"edges.tsv: No such file or directory, in {tmp_path}" in error) == (2, True)
 
 
-def test_a_dry_run_names_rows_of_one_id(kbnav, tmp_path):
-    (tmp_path / "twice.csv").write_text("id,name,type\n1,Mill,house\n2,Barn,house\n1,Old Mill,house\n")
-    code, out, error = kbnav("skb", "build", "--nodes", "twice.csv", "--dry-run")
-    assert (code, "twice.csv" in out, error) == (0, True, "rows of one id (--duplicates first): 1\n")
+def test_a_dry_run_names_what_a_build_leaves_out(kbnav, tmp_path):
+    (tmp_path / "n.csv").write_text("id,name\n7,Lamp\n010,Bulb\n7,Old Lamp\n")
+    (tmp_path / "e.csv").write_text("source,relation,target\n7,fits,10\n007,fits,010\n7,fits,70\n7,fits,010\n")
+    code, out, error = kbnav("skb", "build", "--nodes", "n.csv", "--edges", "e.csv", "--dry-run")
+    assert (code, "n.csv" in out, "node id given twice: 1 (7 Old Lamp)" in error) == (0, True, True)
+    assert "zeros before a number: 2 (7 fits 10: there is 010, 007 fits 010: there is 7)" in error
+    assert "does not exist: 1 (7 fits 70)" in error

@@ -28,7 +28,7 @@ from kbnav.knowledge.skb.schema import Losses
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.wikidata.mirror.build import MADE, REPLACED, build_mirror
 from kbnav.knowledge.wikidata.mirror.store import read_info
-from kbnav.knowledge.work_folder import work_folder
+from kbnav.runs.journal import work_folder
 from tests.knowledge.skb.saved import Hostile, save_stark, save_tensor, tensor_pickle
 
 MIB = 1 << 20

@@ -12,8 +12,7 @@ import pytest
 
 from kbnav.answers.tables import AnswerTable, Ranked, Ranking, Term
 from kbnav.apps.sharing import SharedAnswer, shared_page
-from kbnav.evaluation.report.data import load_report
-from kbnav.evaluation.report.page import html_report
+from kbnav.evaluation.report import html_report, load_report
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.runs.trajectory import Call, Outcome, Run, Step
 from tests.apps.web.parts import Explorer, Server, web_settings

@@ -18,7 +18,7 @@ import kbnav
 from kbnav.errors import UsageError
 from kbnav.knowledge.open import bundled_skb
 from kbnav.knowledge.skb.store import SKB
-from kbnav.knowledge.work_folder import work_folder
+from kbnav.runs.journal import work_folder
 
 DEMO = Path(kbnav.__file__).parent / "data" / "demo"
 NODES: dict[str, dict[str, Any]] = {

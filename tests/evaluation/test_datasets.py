@@ -19,7 +19,8 @@ from kbnav.evaluation.dataset_stats import (
     word_statistics,
     write_histograms,
 )
-from kbnav.evaluation.datasets import Dataset, load_dataset, load_file, load_stark
+from kbnav.evaluation.datasets import load_dataset, load_file, load_stark
+from kbnav.evaluation.datasets.records import Dataset
 
 COUNTS = {  # questions, with a gold query, with a stored answer, boolean answers
     "spinach-dev": (155, 155, 0, 0),

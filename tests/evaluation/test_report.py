@@ -23,12 +23,12 @@ from kbnav.evaluation.records import QUESTIONS, GoldAnswer, GoldInfo, QuestionRe
 from kbnav.evaluation.report import (
     Report,
     build_report,
+    error_class,
     html_report,
     load_report,
     run_records,
     scores_table,
 )
-from kbnav.evaluation.report.data import error_class
 from kbnav.evaluation.runner import begin_run
 from kbnav.evaluation.scoring import score_run
 from kbnav.runs.journal import open_journal

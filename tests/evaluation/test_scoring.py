@@ -66,10 +66,11 @@ def test_rankings_are_scored_by_rank(tmp_path):
 def test_rankings_are_scored_by_further_metrics_and_written_for_trec_eval(tmp_path, monkeypatch, capsys):
     answers = {"a": Ranking((Ranked("9", 2.0), Ranked("7", 1.0))), "b": None}
     folder = saved_folder(tmp_path / "r", {"a": ("7",), "b": ("1 x",)}, answers)
-    asked = ("--metric", "nDCG@10", "--metric", "MAP", "--trec", str(tmp_path / "a.run"), "--json")
+    asked = ("--metric", "nDCG@10,recall@3", "--metric", "MAP", "--trec", str(tmp_path / "a.run"), "--json")
     out = Cli(monkeypatch, capsys).out("eval", "score", str(folder), *asked)
     means = json.loads(out)["all"]["values"]
-    assert (means["ndcg@10"], means["map"]) == (pytest.approx(0.63093 / 2, abs=1e-5), 0.25)
+    told = [means[one] for one in ("ndcg@10", "recall@3", "map")]
+    assert told == [pytest.approx(0.63093 / 2, abs=1e-5), 0.5, 0.25]
     lines = [line.split()[:5] for line in (tmp_path / "a.run").read_text().splitlines()]
     assert lines == [["a", "Q0", "9", "1", "1.0"], ["a", "Q0", "7", "2", "0.5"]]
     assert (tmp_path / "a.run.qrels").read_text() == "a 0 7 1\nb 0 1%20x 1\n"

@@ -451,6 +451,8 @@ def test_a_finish_that_nothing_came_before_says_why_it_was_not_accepted(kb):
 def test_an_answer_is_printed_and_shown_in_a_notebook_as_what_it_says(kb, demo_home):
     answer = kbnav.ask(MARIE, kb=kb)
     assert repr(answer) == "<Answer 'polonium, radium': answered, rows: 2>"
+    assert {"text", "rows", "to_dataframe"} <= {*dir(answer)} - {"parse_obj", "schema"} == {*dir(answer)}
+    assert str(answer.run.outcome.table).splitlines()[::2] == ["| answer | answerLabel |", "| Q979 | polonium |"]
     assert "<td>answerLabel</td></tr><tr><td>Q979</td><td>polonium</td>" in answer._repr_html_()
     odd = AnswerTable.from_records([{"a": "<b>"}] * 30)
     html = kbnav.Answer(replace(answer.run, outcome=Outcome("answered", "finish", table=odd)))._repr_html_()

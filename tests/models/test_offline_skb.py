@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -307,6 +308,8 @@ def test_words_that_were_used_are_told_and_what_was_not_understood_is_declined(
     assert (outcome.understood and outcome.understood.unused) == unused
     assert (outcome.status == "no answer") == (not answer)
     assert outcome.absence is None  # a refusal looked for nothing
+    nodes = outcome.ranking.nodes if outcome.ranking else ()
+    assert [node.value for node in nodes if node.value] == re.findall(r": ([\d.]+)", answer)
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
 from kbnav.answers.language import fold
 
@@ -30,6 +31,10 @@ def relevance(question: str, texts: Sequence[str]) -> list[float]:
     Two words are the same where one is the other with a different ending ("discovered", "discoverer"): they share their
     first four letters or more and differ in at most the last four; such a match counts by the shared part.
     """
+    return list((_kept_scores if len(texts) <= _KEPT else _scores)(question, tuple(texts)))
+
+
+def _scores(question: str, texts: tuple[str, ...]) -> tuple[float, ...]:
     wanted = list(dict.fromkeys(content_words(question)))
     bags = [set(content_words(text)) for text in texts]
     vocabulary = set().union(*bags)
@@ -42,7 +47,12 @@ def relevance(question: str, texts: Sequence[str]) -> list[float]:
             best = max((near[word][other] for other in bag & near[word].keys()), default=0.0)
             score += best * math.log(1 + len(bags) / (1 + spread[word]))
         scores.append(score / math.sqrt(len(bag) + 1))
-    return scores
+    return tuple(scores)
+
+
+_KEPT = 100
+"""Texts up to which their scores are kept: rules that decide anew each turn weigh the same labels each time."""
+_kept_scores = lru_cache(1_000)(_scores)
 
 
 def _near(word: str, vocabulary: set[str]) -> dict[str, float]:

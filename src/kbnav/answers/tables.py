@@ -186,6 +186,11 @@ class AnswerTable:
             for row in self.rows
         ]
 
+    def __str__(self) -> str:
+        """The rows as a Markdown table, labels beside ids."""
+        rows = self.records()
+        return markdown_table([*rows[0]] if rows else self.columns, (list(row.values()) for row in rows))
+
     def records(self) -> list[dict[str, Any]]:
         """The rows as plain Python values by column; an unbound cell is None.
 
@@ -299,6 +304,8 @@ class Ranked(NamedTuple):
     kind: str = ""
     """Type of the node."""
     basis: Basis = ""
+    value: str = ""
+    """The number that it was compared by."""
 
 
 @dataclass(frozen=True)
@@ -331,8 +338,13 @@ class Ranking:
         """Whether the scores say more than the ranks: 1/rank is how an agent's choice is written down."""
         return any(abs(node.score - 1 / rank) > 0.001 for rank, node in enumerate(self.chosen, 1))
 
+    @property
+    def valued(self) -> bool:
+        """Whether nodes have a value."""
+        return any(node.value for node in self.nodes)
+
     def records(self) -> list[dict[str, Any]]:
-        """The nodes as plain data: rank (from 1), name, id, type, score, basis."""
+        """The nodes as plain data: rank (from 1), name, id, type, score, basis, and the value where any has one."""
         return [
             {
                 "rank": rank,
@@ -341,6 +353,7 @@ class Ranking:
                 "type": node.kind,
                 "score": node.score,
                 "basis": node.basis,
+                **({"value": node.value} if self.valued else {}),
             }
             for rank, node in enumerate(self.nodes, 1)
         ]
@@ -348,7 +361,8 @@ class Ranking:
     def to_csv(self) -> str:
         """The records as comma-separated values with a header."""
         out = io.StringIO()
-        writer = csv.DictWriter(out, ["rank", "name", "id", "type", "score", "basis"])
+        value = ["value"] if self.valued else []
+        writer = csv.DictWriter(out, ["rank", "name", "id", "type", *value, "score", "basis"])
         writer.writeheader()
         writer.writerows(self.records())
         return out.getvalue()

@@ -146,7 +146,7 @@ def print_answer(console: Console, run: Run, query_page: str) -> None:
         link = query_link(run.outcome.query, page)
         console.print(Text(link, style="underline"), soft_wrap=True)
         if is_mirror(state_for(run.kb, run.outcome.query)):
-            console.print("(the link asks live Wikidata, which may know more than this copy)", style="dim")
+            console.print(Texts(run.language)("query.live"), style="dim")
 
 
 def _reading_lines(run: Run, texts: Texts) -> Iterator[str]:
@@ -200,7 +200,7 @@ def _answer_lines(run: Run) -> RenderableType:
     elif outcome.table is not None and outcome.ranking is None:
         parts.append(table_lines(outcome.table, texts))
     if outcome.ranking is not None and outcome.ranking.nodes:
-        parts.append(ranking_lines(outcome.ranking))
+        parts.append(ranking_lines(outcome.ranking, texts))
     if words := verbalize_answer(outcome.query, outcome.table, run.language):
         parts.append(Text(printable(words.text())))
     if outcome.query:
@@ -213,32 +213,37 @@ def table_lines(table: AnswerTable, texts: Texts | None = None) -> RenderableTyp
     rows = [[readable_text(cell, table, 200) for cell in row] for row in table.rows[:ROWS]]
     texts, count = texts or Texts("en"), len(table.rows)
     total = texts("rows.some", first=1, last=ROWS, total=count) if count > ROWS else texts("rows.all", n=count)
-    return Group(_grid(table.columns, rows), Text(total, style="dim"))
+    return Group(_grid(dict(zip(table.columns, table.columns, strict=True)), rows), Text(total, style="dim"))
 
 
-def _grid(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+def _grid(heads: Mapping[str, str], rows: Iterable[Sequence[str]]) -> Table:
     grid = Table(show_header=True, header_style="bold")
-    for column in columns:
-        number = column in ("rank", "score")
-        grid.add_column(Text(printable(column)), overflow="fold", justify="right" if number else "left")
+    for column, head in heads.items():
+        number = column in ("rank", "value", "score")
+        grid.add_column(Text(printable(head)), overflow="fold", justify="right" if number else "left")
     for row in rows:
         grid.add_row(*(Text(printable(cell)) for cell in row))
     return grid
 
 
+_HEADS = {
+    "rank": "rows.rank", "name": "rows.name", "id": "rows.id", "type": "rows.type", "value": "rows.value",
+    "score": "rows.score", "basis": "rows.basis",
+}  # fmt: skip
 _BASIS: Mapping[str, str] = MappingProxyType({"": "knowledge base", "generated": "the model's own word"})
 
 
-def ranking_lines(ranking: Ranking) -> RenderableType:
+def ranking_lines(ranking: Ranking, texts: Texts) -> RenderableType:
     """The first nodes that were chosen; why they are there, where that is a model's word for any."""
     chosen = Ranking(tuple(ranking.chosen))
     worded = any(node.basis for node in chosen.nodes)
-    scores = ["score"] if ranking.scored else []
-    columns = ["rank", "name", "id", "type", *scores, *(["basis"] if worded else [])]
+    said = {"value": chosen.valued, "score": ranking.scored, "basis": worded}
+    columns = [name for name in _HEADS if said.get(name, True)]
     shown = [record | {"basis": _BASIS[record["basis"]]} for record in chosen.records()[:ROWS]]
-    lines: list[RenderableType] = [_grid(columns, [[str(one[column]) for column in columns] for one in shown])]
+    rows = [[str(one[column]) for column in columns] for one in shown]
+    lines: list[RenderableType] = [_grid({column: texts(_HEADS[column]) for column in columns}, rows)]
     if len(chosen) > ROWS:
-        lines.append(Text(f"{len(chosen)} nodes, the first {ROWS} shown", style="dim"))
+        lines.append(Text(texts("rows.some", first=1, last=ROWS, total=len(chosen)), style="dim"))
     if len(ranking) > len(chosen):
         more = plural(len(ranking) - len(chosen), "more node")
         lines.append(Text(f"{more} seen on the way: --csv and --json have them", style="dim"))
@@ -255,7 +260,8 @@ def print_run(console: Console, run: Run, query_page: str) -> None:
 def print_runs(console: Console, runs: Iterable[Run]) -> None:
     """A line for each saved run; cut to the width of a terminal."""
     for run in runs:
-        told = printable(f"{run.id}  {run.system:8} {run.outcome.status:11} ")
+        by = "rules" if run.model == OFFLINE else run.system
+        told = printable(f"{run.id}  {by:8} {run.outcome.status:11} ")
         line = Text.assemble((told, "dim"), printable(run.question))
         console.print(line, no_wrap=True, overflow="ellipsis", soft_wrap=not console.is_terminal)
 
@@ -267,31 +273,34 @@ def run_line(run: Run) -> dict[str, Any]:
     return {**about, "question": run.question, "status": outcome.status, "answer": outcome.text}
 
 
-def asked_words(run: Run) -> str:
+def asked_words(run: Run, texts: Texts) -> str:
     """What was asked; of several which one answered, and which were not asked."""
     answering = kb_of(run.outcome.query)[0]
     if not answering:
-        return f"asked: {run.settings.get('kb')}"
+        return texts("run.asked", kb=run.settings.get("kb"))
     calls = [step.call for step in run.steps if step.call.tool not in (FINISH, show_rows.__name__)]
     asked = {str(call.arguments.get("kb", ALL)) for call in calls}
     left = [name for name in run.kb.get("kbs", ()) if asked.isdisjoint((name, ALL))]
-    return f"from: {answering}" + (f"; not asked: {', '.join(left)}" if left else "")
+    others = "; " + texts("run.not_asked", kbs=", ".join(left)) if left else ""
+    return texts("run.from", kb=answering) + others
 
 
-def spent_words(run: Run) -> str:
+def spent_words(run: Run, texts: Texts) -> str:
     """What a run took: steps, time, and where a model was asked its calls, tokens and cost."""
-    parts = [plural(len(run.path), "step")]
-    parts += [f"{count} {how}" for how, count in off_path(run).items() if count]
-    parts.append(f"{run.seconds:.1f} s")
+    usage, off = run.usage, off_path(run)
+    parts = [texts("run.steps", n=len(run.path))]
+    parts += [texts("run.taken_back_count", n=off["taken back"])] if off["taken back"] else []
+    parts += [texts("run.not_run", n=off["not run"])] if off["not run"] else []
+    parts.append(texts("run.seconds", n=f"{run.seconds:.1f}"))
     if asked := sum(run.requests.values()):
-        parts.append(plural(asked, "request"))
-    if run.usage.calls:
-        calls = plural(run.usage.calls, "model call")
-        cached = f" ({run.usage.cached:,} of them cached)" if run.usage.cached else ""
-        parts.append(f"{calls}, {run.usage.prompt:,}{cached} + {run.usage.completion:,} tokens")
-        parts.append(f"${run.cost:.4f}" if run.cost is not None else "cost not known (setting prices)")
-        if run.usage.kept:
-            parts.append(f"replies kept from before, counted as when they were made: {run.usage.kept}")
+        parts.append(texts("run.requests", n=asked))
+    if usage.calls:
+        parts.append(texts("run.calls", n=usage.calls))
+        cached = f" {texts('run.cached', n=usage.cached)}" if usage.cached else ""
+        parts.append(f"{usage.prompt:,}{cached} + {texts('run.tokens', n=usage.completion)}")
+        parts.append(f"${run.cost:.4f}" if run.cost is not None else texts("run.free"))
+        if usage.kept:
+            parts.append(texts("run.kept", n=usage.kept))
     return ", ".join(parts)
 
 
@@ -302,8 +311,8 @@ def off_path(run: Run) -> dict[str, int]:
 
 
 def _run_lines(run: Run) -> Iterable[RenderableType]:
-    spent = spent_words(run)
-    head = f"{run.system} with {run.model} on {run.settings.get('kb', '')}, {run.started}\n{spent}"
+    by = f"{run.system} with {run.model}" if run.model != OFFLINE else "rules without a language model"
+    head = f"{by} on {run.settings.get('kb', '')}, {run.started}\n{spent_words(run, Texts(run.language))}"
     yield Panel(Text(f"{printable(run.question)}\n{printable(head)}"), title=run.id)
     for turn in run.history:
         yield Text(f"earlier: {printable(turn.question)} → {printable(turn.outcome.text)}", style="dim")
@@ -360,6 +369,7 @@ def answer_record(run: Run, query_page: str) -> dict[str, Any]:
     outcome, page = run.outcome, page_for(run.kb, query_page, run.outcome.query)
     return {
         "question": run.question,
+        "history": [{"question": one.question, "answer": one.outcome.text} for one in run.history],
         "answer": outcome.text,
         **run_record(run),
         "link": query_link(outcome.query, page) if outcome.query and page else "",
@@ -460,7 +470,7 @@ def evidence_data(
             "qualifiers": [pair(link) for link in one.qualifiers],
             "references": [[pair(link) for link in links] for links in one.references],
             "others": [cell(other) for other in one.others],
-            "lower": len(one.lower),
+            "lower": [cell(other) for other in one.lower],
             "chain": one.chain,
             "source": one.source,
         }

@@ -13,7 +13,8 @@ from functools import partial
 from typing import Any
 
 from kbnav.apps.console import absence_text, answer_table, closing_lines, labelled_query, row_lines, spent_words
-from kbnav.evaluation.report.page import inside, shortened, template
+from kbnav.apps.texts import Texts
+from kbnav.evaluation.report import inside, shortened, template
 from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.runs.trajectory import Run
@@ -71,7 +72,7 @@ def _view(one: SharedAnswer, query_page: str) -> dict[str, object]:
         "closing": list(closing_lines(one.evidence)) if one.evidence else [],
         "kb": knowledge_base(run),
         "by": asked_with(run),
-        "spent": spent_words(run),
+        "spent": spent_words(run, Texts("en")),
         "citation": citation(run, query_page),
     }
 

@@ -15,16 +15,15 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import NamedTuple
 
-from kbnav.answers.tables import csv_text
+from kbnav.answers.tables import Term, csv_text
 from kbnav.answers.tables import markdown_table as table
 from kbnav.errors import QuerySyntaxError, UsageError
-from kbnav.evaluation.datasets import Dataset, Question
+from kbnav.evaluation.datasets.records import Dataset, Question
 from kbnav.knowledge.sparql.syntax import (
     Bind,
     Call,
     Filter,
     Nested,
-    Pattern,
     Query,
     Triples,
     Value,
@@ -36,7 +35,14 @@ from kbnav.knowledge.sparql.syntax import (
 )
 from kbnav.knowledge.sparql.syntax import Path as PropertyPath
 from kbnav.knowledge.sparql.tokens import Token, tokenize
-from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, STANDARD_PREFIXES, declared_prefixes, entity_tokens, expand
+from kbnav.knowledge.sparql.vocabulary import (
+    LABEL_SERVICE,
+    WIKIDATA_VOCABULARY,
+    Terms,
+    declared_prefixes,
+    entity_tokens,
+    expand,
+)
 from kbnav.runs.journal import write_whole
 
 _BLANKS = {"variable": "?", "number": "0", "string": '""', "blank": "_:", "subquery": "%"}
@@ -60,8 +66,8 @@ class QueryShape:
     ``FILTER``, ``OPTIONAL``, ``MINUS``, ``UNION``, ``VALUES``, ``BIND``, ``GROUP BY``, ``HAVING``, ``ORDER BY``,
     ``LIMIT``, ``OFFSET``. ``projections`` are the names of the outermost SELECT's fields, ``*`` spelled out, empty for
     ASK. ``subjects``, ``objects`` and ``literals`` are those that occur, each once; objects are variables, entities and
-    other IRIs, those of VALUES among them. ``properties`` are property ids. ``pattern`` is the query with variables,
-    ids, numbers and strings blanked out.
+    other IRIs, those of VALUES among them; truth values count as no literals. ``properties`` are property ids.
+    ``pattern`` is the query with variables, ids, numbers and strings blanked out.
     """
 
     clauses: Counter[str]
@@ -69,7 +75,7 @@ class QueryShape:
     triples: tuple[Triple, ...]
     subjects: frozenset[str]
     objects: frozenset[str]
-    literals: frozenset[str]
+    literals: frozenset[Term]
     properties: frozenset[str]
     pattern: str
 
@@ -80,48 +86,53 @@ def query_shape(query: str) -> QueryShape:
     The label service and the parameters and hints of other services are no part of the shape.
     """
     tokens, read = tokenize(query), parse_query(query)
-    terms = _Terms(declared_prefixes(tokens))
+    terms = Terms(query, WIKIDATA_VOCABULARY)
     tails = [*(one.tail for one in read.selects), *(() if read.select else (read.tail,))]
     services = (
         element
         for group in read.groups
         for element in group.elements
-        if isinstance(element, Nested) and element.kind == "SERVICE" and terms.spelled(element.name) == LABEL_SERVICE
+        if isinstance(element, Nested) and element.kind == "SERVICE" and terms.iri(element.name) == LABEL_SERVICE
     )
     hidden = [service.place for service in services]
     shown = [group for group in read.groups if not any(group.place.start in place for place in hidden)]
     clauses = Counter({"SELECT": len(read.selects)} | ({} if read.select else {read.form: 1}))
     clauses.update(modifier.kind for tail in tails for modifier in tail.modifiers)
     triples: list[Triple] = []
-    values: set[str] = set()
+    listed: set[str] = set()
     for element in (
         *(one for group in shown for one in group.elements),
         *(one for tail in tails for one in tail.values),
     ):
         match element:
             case Triples(patterns=patterns):
-                triples += filter(None, map(terms.triple, patterns))
-            case Values(terms=listed):
+                for one in patterns:
+                    verb = one.verb if isinstance(one.verb, str) else _path(one.verb, terms).text()
+                    triples.append(Triple(_spelled(one.subject, terms), verb, _spelled(one.object, terms)))
+            case Values(terms=values):
                 clauses["VALUES"] += 1
-                values.update(text for one in listed if not is_literal(text := terms.spelled(one)))
+                listed.update(_spelled(one, terms) for one in values)
             case Filter() | Bind():
                 clauses[type(element).__name__.upper()] += 1
             case Nested(kind="OPTIONAL" | "MINUS" as kind):
                 clauses[kind] += 1
             case Nested(kind="UNION", groups=groups):
                 clauses["UNION"] += len(groups) - 1
-    for node in (node for expression in read.expressions for node in nodes_of(expression.node)):
-        text = node.text if isinstance(node, Value) else node.separator if isinstance(node, Call) else ""
-        if is_literal(text):
-            terms.spelled(text)
+    triples = [one for one in triples if not one.subject.startswith(_STEERING)]
     clauses["triple"] = len(triples)
+    objects = {*listed, *(one.object for one in triples)}
+    nodes = (node for expression in read.expressions for node in nodes_of(expression.node))
+    operands = (
+        node.text if isinstance(node, Value) else node.separator if isinstance(node, Call) else "" for node in nodes
+    )
+    written = filter(is_literal, (*objects, *operands))
     return QueryShape(
         clauses=clauses,
         projections=_fields(read),
         triples=tuple(triples),
         subjects=frozenset(triple.subject for triple in triples),
-        objects=frozenset(t.object for t in triples if not is_literal(t.object)) | values,
-        literals=frozenset(terms.literals),
+        objects=frozenset(one for one in objects if not is_literal(one)),
+        literals=frozenset(terms.literal(one) for one in written if not one[0].isalpha()),
         properties=frozenset(entity for _, entity in entity_tokens(tokens) if entity.startswith("P")),
         pattern=_blanked(tokens, len(read.prologue)),
     )
@@ -136,50 +147,16 @@ def _fields(read: Query) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*(name[1:] for name in names), *unnamed)))
 
 
-class _Terms:
-    def __init__(self, declared: Mapping[str, str]) -> None:
-        self.literals: set[str] = set()
-        self._declared = declared
-
-    def triple(self, pattern: Pattern) -> Triple | None:
-        """The pattern with its names spelled as IRIs; None where it steers the service."""
-        subject = self.spelled(pattern.subject)
-        if subject.startswith(_STEERING):
-            return None
-        verb = pattern.verb if isinstance(pattern.verb, str) else self._path(pattern.verb).text()
-        return Triple(subject, verb, self.spelled(pattern.object))
-
-    def _path(self, path: PropertyPath) -> PropertyPath:
-        name = path.name
-        if path.kind == "iri":
-            name = STANDARD_PREFIXES["rdf"] + "type" if name in ("a", "A") else self.spelled(name)
-        return replace(path, name=name, parts=tuple(self._path(part) for part in path.parts))
-
-    def spelled(self, term: str) -> str:
-        """A term with its names spelled as IRIs and its string in double quotes; counts it where it is a literal."""
-        if is_variable(term) or term.startswith("_:"):
-            return term
-        first, *rest = tokenize(term)
-        if first.kind in ("name", "iri"):
-            return expand(first, self._declared) or term
-        if first.is_word("TRUE", "FALSE") and not rest:
-            return term.lower()
-        sign, token, kind = "", first, rest
-        if first.kind == "symbol":
-            sign, token, *kind = first.text, *rest
-        text = sign + _content(token.text)
-        if kind:
-            text += kind[0].text if kind[0].kind == "language" else f"^^{expand(kind[-1], self._declared)}"
-        self.literals.add(text)
-        return text
+def _spelled(term: str, terms: Terms) -> str:
+    """A variable, blank node or literal as it is written; anything else as its IRI, where its prefix is known."""
+    plain = is_variable(term) or is_literal(term) or term.startswith("_:")
+    return term if plain else terms.iri(term) or term
 
 
-def _content(text: str) -> str:
-    """A string token with one double quote on each side, however it was quoted; a number as it is."""
-    if text[0] not in "\"'":
-        return text
-    width = 3 if text[:3] in ('"""', "'''") else 1
-    return f'"{text[width:-width]}"'
+def _path(path: PropertyPath, terms: Terms) -> PropertyPath:
+    """A path with its names spelled as IRIs."""
+    name = terms.iri(path.name) or path.name if path.kind == "iri" else path.name
+    return replace(path, name=name, parts=tuple(_path(part, terms) for part in path.parts))
 
 
 def _blanked(tokens: Sequence[Token], prologue: int) -> str:

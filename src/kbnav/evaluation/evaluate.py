@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 from kbnav.answers.tables import markdown_table
 from kbnav.errors import UsageError
 from kbnav.evaluation import gold as golden
-from kbnav.evaluation.datasets import SOURCES, Dataset, Question, find_dataset
+from kbnav.evaluation.datasets import SOURCES, find_dataset
 from kbnav.evaluation.datasets.formats import HUMAN_TOP_V, is_human, names_only
+from kbnav.evaluation.datasets.records import Dataset, Question
 from kbnav.evaluation.metrics.statistics import Spread
 from kbnav.evaluation.records import (
     GOLD,
@@ -155,7 +156,9 @@ def run_card(info: RunInfo) -> list[tuple[str, str]]:
         ("sample", ", ".join(f"{name} {value}" for name, value in info.sample.items()) or "all"),
         (
             "gold answers",
-            f"SHA-256 {info.gold_sha256}" if info.gold_sha256 else "stored, or by gold queries here",
+            f"SHA-256 {info.gold_sha256}"
+            if info.gold_sha256
+            else "the dataset's own, or its queries run on this knowledge base (gold.jsonl)",
         ),
         *((f"knowledge base's {name}", _shown(value)) for name, value in kb.items()),
         ("started", info.started),

@@ -13,7 +13,7 @@ from typing import cast
 from kbnav.answers.language import plural
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import FATAL, DataError, QuerySyntaxError, StopRun, TellModel, UsageError
-from kbnav.evaluation.datasets import Dataset, Question
+from kbnav.evaluation.datasets.records import Dataset, Question
 from kbnav.evaluation.records import GoldAnswer, GoldInfo, read_gold
 from kbnav.evaluation.runner import Patience, kb_state, side_by_side
 from kbnav.knowledge.base import KnowledgeBase, is_mirror

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from kbnav.answers.tables import markdown_table
 from kbnav.errors import BadArguments, UsageError
-from kbnav.evaluation.datasets import Dataset, Question
+from kbnav.evaluation.datasets.records import Dataset, Question
 from kbnav.knowledge.base import Value
 from kbnav.knowledge.skb.exploring import Explorer
 from kbnav.runs.journal import Journal, open_journal, read_journal

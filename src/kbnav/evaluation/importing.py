@@ -14,9 +14,8 @@ from typing import Any
 from kbnav.answers.tables import AnswerTable, Ranking
 from kbnav.errors import UsageError
 from kbnav.evaluation import gold as golden
-from kbnav.evaluation.datasets import Dataset, Question
 from kbnav.evaluation.datasets.formats import own_answer, stored_answer, table_records, trec_records
-from kbnav.evaluation.datasets.records import File, Record
+from kbnav.evaluation.datasets.records import Dataset, File, Question, Record
 from kbnav.evaluation.records import GOLD, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo
 from kbnav.evaluation.runner import Patience, begin_run, kb_state, side_by_side
 from kbnav.evaluation.scoring import NAMED, as_in_gold, in_other_words

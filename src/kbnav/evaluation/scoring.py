@@ -113,8 +113,8 @@ def score_run(run: SavedRun, more: Sequence[str] = ()) -> Scores:
     Of agents, which name the nodes of their answer, only these are ranked. Beside stand their F1, whose mean is the
     macro F1, and ``trail@20``, which counts what was only seen on the way too.
 
-    ``more`` are further metrics of rankings. Raises DataError where gold tables and gold nodes are mixed, and
-    UsageError where no question has a gold answer or there is no such metric.
+    ``more`` are further metrics of rankings, several in a text with commas. Raises DataError where gold tables and gold
+    nodes are mixed, and UsageError where no question has a gold answer or there is no such metric.
     """
     gold = [run.gold[name] for name in run.info.questions if name in run.gold and run.gold[name].known]
     if not gold:
@@ -126,7 +126,8 @@ def score_run(run: SavedRun, more: Sequence[str] = ()) -> Scores:
     if more and not ranked:
         raise UsageError("the answers are tables: only rankings have other metrics")
     metrics = _ranking_metrics(run.info.dataset, records) if ranked else TABLE_METRICS
-    metrics = tuple(dict.fromkeys((*metrics, *map(str.lower, more))))
+    further = (name.strip() for names in more for name in names.lower().split(","))
+    metrics = tuple(dict.fromkeys((*metrics, *further)))
     values = _ranking_values(gold, records, metrics, run.candidates) if ranked else []
     if not ranked:
         tables = [row_major(_table(record, one), one.table) for one, record in zip(gold, records, strict=True)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import count
 
 from kbnav.answers.tables import Absence, AnswerTable
 from kbnav.errors import KbnavError
@@ -101,8 +102,8 @@ class _Probe:
 
     def _of_part(self, found: Diagnosis) -> Absence:
         pattern = found.pattern
-        steps = _steps(pattern, self._any) if pattern else []
-        if not steps:
+        steps = pattern.apart(f"?{self._any}{number}" for number in count()) if pattern else []
+        if not steps or not all(step.relation for step in steps):
             return self._otherwise(found.part, found.text)
         before = list(found.before)
         for step in steps[:-1]:
@@ -255,15 +256,3 @@ class _Probe:
 
     def _rows(self, select: str) -> AnswerTable:
         return self._kb.execute_query(self._prologue + select, language=self._language)
-
-
-def _steps(pattern: Pattern, any_of: str) -> list[Pattern]:
-    """A pattern as triples of one property each, a sequence taken step by step; none where a step is anything else."""
-    if isinstance(pattern.verb, str):
-        return []
-    steps = pattern.verb.steps()
-    ends = [pattern.subject, *(f"?{any_of}{number}" for number in range(len(steps) - 1)), pattern.object]
-    if any(step.kind != "iri" for step, _ in steps):
-        return []
-    placed = zip(steps, ends, ends[1:], strict=False)
-    return [Pattern(end, step, start) if back else Pattern(start, step, end) for (step, back), start, end in placed]

@@ -14,7 +14,7 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.replies import host_of
 from kbnav.knowledge.sparql.dialects import AUTO, dialect_named
-from kbnav.knowledge.work_folder import work_folder
+from kbnav.runs.journal import work_folder
 from kbnav.settings.model import Endpoints, Settings, SparqlSource, kb_names
 from kbnav.settings.plugins import did_you_mean
 
@@ -235,7 +235,7 @@ def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> Endpoi
     if source.index:
         from kbnav.knowledge.endpoint.names import open_names
 
-        names = open_names(Path(source.index))
+        names = open_names(Path(source.index), name)
     return EndpointKB(source, http, partial(dialect_at, url, source.dialect, http), name, names, settings.services)
 
 

@@ -362,6 +362,9 @@ class Answer(BaseModel):
         """Its ``rows``, so that ``pandas.DataFrame(answer)`` has them."""
         return iter(self.rows)
 
+    def __dir__(self) -> list[str]:  # without pydantic's many names
+        return [name for name in super().__dir__() if name.startswith("__") or not hasattr(BaseModel, name)]
+
     def __str__(self) -> str:
         ranking = self.run.outcome.ranking or Ranking()
         ranked = [f"{rank}. {node.label} ({node.id})" for rank, node in enumerate(ranking.chosen[:SHOWN], 1)]

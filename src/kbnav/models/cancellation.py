@@ -33,13 +33,13 @@ class OutOfTime(Exception):
 
 def in_time(call: Callable[[], T], seconds: float) -> T:
     """The result of ``call``, made in a thread of its own. Raises OutOfTime, and what ``call`` raises."""
-    future = _in_thread(call)
+    future = in_thread(call)
     if not wait([future], max(0.0, seconds)).done:
         raise OutOfTime
     return future.result()
 
 
-def _in_thread(call: Callable[[], T], cancellation: Cancellation | None = None) -> Future[T]:
+def in_thread(call: Callable[[], T], cancellation: Cancellation | None = None) -> Future[T]:
     """What ``call`` gives in a thread that keeps no process alive; ``cancellation`` is that of the code within."""
     future: Future[T] = Future()
     context = copy_context()
@@ -122,7 +122,7 @@ class Cancellation:
 
     def run(self, call: Callable[[], T], seconds: float | None = None) -> T:
         """The result of ``call``, made in a thread of its own. Raises as ``check``, OutOfTime, what ``call`` raises."""
-        return self._wait(_in_thread(call, self), seconds)
+        return self._wait(in_thread(call, self), seconds)
 
     def run_here(self, call: Callable[[], T]) -> T:
         """The result of ``call``, made in this thread, to its end; only a model that it asks is given up at once."""

@@ -84,6 +84,7 @@ def new_model(examples: Sequence[Example]) -> tuple[Any, Any]:
 def with_lora(base: str, rank: int, dtype: str = "float32") -> tuple[Any, Any]:
     """A pretrained model with LoRA (Hu et al., 2022); of the embeddings the marks' are trained. Raises UsageError."""
     from peft import LoraConfig, get_peft_model
+    from transformers.pytorch_utils import Conv1D
 
     model, tokenizer = pretrained(base, dtype)
     new = add_marks(model, tokenizer)
@@ -97,6 +98,7 @@ def with_lora(base: str, rank: int, dtype: str = "float32") -> tuple[Any, Any]:
         lora_alpha=2 * rank,
         lora_dropout=_LORA_DROPOUT,
         target_modules="all-linear",
+        fan_in_fan_out=any(isinstance(layer, Conv1D) for layer in names),
         trainable_token_indices=rows,
     )
     return get_peft_model(model, config), tokenizer

@@ -1,13 +1,16 @@
-"""Append-only files of JSON lines that survive a kill at any moment."""
+"""Files and folders that survive a kill at any moment: of JSON lines, written whole, locked, and to build in."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
+import tempfile
+import tomllib
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from io import RawIOBase
 from pathlib import Path
@@ -19,6 +22,8 @@ from kbnav.errors import DataError, UsageError
 
 LARGEST = 256 * 1024 * 1024
 """Bytes of one saved run, or of one line of a journal: four times the largest answer that is taken of a service."""
+_HERE, _EXCHANGE = -100, 2
+"""AT_FDCWD and RENAME_EXCHANGE of renameat2(2)."""
 
 
 class Strict(BaseModel):
@@ -95,18 +100,12 @@ def json_line(value: Any) -> bytes:
 @contextmanager
 def open_journal(path: Path) -> Iterator[Journal]:
     """Open for appending, alone; what a kill left of a last line is cut off. Raises UsageError, DataError."""
-    import fcntl
-
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("ab", buffering=0)
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(f"{path} is being written by another run") from error
+    with file, locked(path, f"{path} is being written by another run"):
         file.truncate(sum(map(len, whole_lines(path))))
         _sync_folder(path.parent)
         yield Journal(file, path)
@@ -122,9 +121,27 @@ def read_record(line: bytes, kind: Any, name: str) -> Any:
     try:
         return adapter(kind).validate_json(line)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise DataError(f"{name}: {where + ': ' if where else ''}{first['msg']}") from error
+        raise DataError(f"{name}: {first_problem(error)}") from error
+
+
+def first_problem(error: ValidationError) -> str:
+    """The place of the first fault, and what it is."""
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"{where + ': ' if where else ''}{first['msg'].removeprefix('Value error, ')}"
+
+
+def read_toml(path: Path, kind: Any, problem: Callable[[ValidationError], str] = first_problem) -> Any:
+    """A file of TOML, or JSON by its name, as a ``kind``; ``problem`` words a fault. Raises UsageError, DataError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        return adapter(kind).validate_python(json.loads(text) if path.suffix == ".json" else tomllib.loads(text))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}, in {path.resolve().parent}") from error
+    except ValidationError as error:
+        raise DataError(f"{path}: {problem(error)}") from error
+    except ValueError as error:
+        raise DataError(f"{path}: not {'JSON' if path.suffix == '.json' else 'TOML'}: {error}") from error
 
 
 def read_document(path: Path, kind: Any, missing: str, newest: int = 1) -> Any:
@@ -196,6 +213,58 @@ def _sync_folder(folder: Path) -> None:
 def adapter(kind: Any) -> TypeAdapter[Any]:
     """What reads and writes a class as JSON."""
     return TypeAdapter(kind)
+
+
+@contextmanager
+def locked(path: Path, busy: str = "") -> Iterator[None]:
+    """Hold the lock of a file or folder. Where another has it: UsageError, which says ``busy``; or BlockingIOError."""
+    import fcntl
+
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if busy:
+                raise UsageError(busy) from error
+            raise
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def work_folder(parent: Path, name: str, *, rescue: Callable[[Path], None] = lambda _folder: None) -> Iterator[Path]:
+    """A new folder ``.<name>.<something>.unfinished`` in ``parent`` to build in, deleted at the end.
+
+    A build holds a lock on its own. What has no lock was left by one that was killed: it is given to ``rescue`` and
+    deleted. Raises OSError where no folder can be made.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    for left in parent.glob(f".{name}.*.unfinished"):
+        with suppress(OSError), locked(left):
+            rescue(left)
+            shutil.rmtree(left, ignore_errors=True)
+    with ExitStack() as held:
+        alone = False
+        while not alone:  # another that begins now may take it for one that was left, before it is locked
+            work = Path(tempfile.mkdtemp(prefix=f".{name}.", suffix=".unfinished", dir=parent))
+            with suppress(FileNotFoundError, BlockingIOError):
+                held.enter_context(locked(work))
+                alone = work.is_dir()
+        held.callback(shutil.rmtree, work, ignore_errors=True)
+        yield work
+
+
+def exchanged(one: Path, other: Path) -> bool:
+    """Exchange two folders at once: each name is there at any moment. False, and nothing done, where that cannot be."""
+    import ctypes
+
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError, TypeError):  # only Linux has it
+        return False
+    return bool(rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0)
 
 
 def private_folder(folder: Path) -> Path:

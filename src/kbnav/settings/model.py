@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
@@ -29,9 +30,9 @@ from pydantic import (
 )
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    TomlConfigSettingsSource,
 )
 
 from kbnav.errors import CredentialsError, UsageError
@@ -242,6 +243,9 @@ class Bot(Strict):
 
 
 SETTINGS_FILE = "kbnav.toml"
+_FILES = frozenset({"home", "benchmarks", "notes", "index"})
+_KBS = frozenset({"kb", "kbs", "datasets"})
+"""Settings that name files, and those that may."""
 OFFLINE = "offline"
 """The value of ``model`` with which rules answer, and no model is asked."""
 REPLAY = "replay:"
@@ -281,7 +285,6 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix="KBNAV_",
         env_nested_delimiter="__",
-        toml_file=SETTINGS_FILE,
         extra="forbid",
         populate_by_name=True,
         hide_input_in_errors=True,
@@ -411,8 +414,8 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments first, then the environment, then ``kbnav.toml`` of the working directory."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+        """Arguments first, then the environment, then ``kbnav.toml``."""
+        return init_settings, env_settings, InitSettingsSource(settings_cls, _in_file(settings_file()))
 
     @property
     def other_temperature(self) -> float | None:
@@ -425,7 +428,8 @@ class Settings(BaseSettings):
 
     def source_of(self, kb: str) -> tuple[str, SparqlSource]:
         """The name and the table of an endpoint, given by its name or its address; without a name it is ``mine``."""
-        return (kb, self.sparql[kb]) if kb in self.sparql else ("mine", SparqlSource(url=kb))
+        known = (pair for pair in self.sparql.items() if kb in (pair[0], pair[1].url))
+        return next(known, ("mine", SparqlSource(url=kb)))
 
     def check_key(self) -> None:
         """Raise CredentialsError where a model of OpenAI's own endpoint is named and no key; costs no import."""
@@ -440,6 +444,37 @@ class Settings(BaseSettings):
     def public(self) -> dict[str, Any]:
         """The settings as plain JSON data, secrets masked, users and passwords left out of addresses."""
         return _without_users(self.model_dump(mode="json"))  # type: ignore[no-any-return]
+
+
+def settings_file() -> Path | None:
+    """``kbnav.toml`` of the working directory, else of the nearest folder above it that has one."""
+    here = Path.cwd()
+    found = (folder / SETTINGS_FILE for folder in (here, *here.parents))
+    return next((Path(os.path.relpath(path)) for path in found if path.is_file()), None)
+
+
+def _in_file(path: Path | None) -> dict[str, Any]:
+    """What a settings file says, with the files that it names seen from here, not from its folder."""
+    if path is None:
+        return {}
+    try:
+        return _seen(tomllib.loads(path.read_text(encoding="utf-8")), path.parent)  # type: ignore[no-any-return]
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def _seen(value: Any, folder: Path, setting: str = "") -> Any:
+    if isinstance(value, dict):
+        values = value.items()
+        return {key: _seen(one, folder, setting if setting == "datasets" else key) for key, one in values}
+    if isinstance(value, list):
+        return [_seen(one, folder, setting) for one in value]
+    if isinstance(value, str) and setting in _FILES:
+        return str(folder / value)
+    if isinstance(value, str) and setting in _KBS:
+        names = value.split(SEPARATOR)
+        return SEPARATOR.join(str(folder / one) if (folder / one).exists() else one for one in names)
+    return value
 
 
 def _without_users(value: Any) -> Any:
@@ -462,10 +497,7 @@ def setting_names(model: type[BaseModel] | None = None, before: str = "") -> Ite
 
 def load_settings(**overrides: Any) -> Settings:
     """Read the settings; ``overrides`` that are None are ignored. Raises UsageError naming a setting that is wrong."""
-    try:
-        return Settings(**{name: value for name, value in overrides.items() if value is not None})
-    except ValueError as error:  # unreadable TOML
-        raise UsageError(f"{SETTINGS_FILE}: {error}") from error
+    return Settings(**{name: value for name, value in overrides.items() if value is not None})
 
 
 def _wrong(item: Mapping[str, Any]) -> str:
@@ -486,14 +518,15 @@ class Explained(NamedTuple):
 
 def explained(settings: Settings) -> list[Explained]:
     """Every setting of ``settings``, as they were read without further arguments."""
-    values, in_file = settings.public(), TomlConfigSettingsSource(Settings)()
+    values, file = settings.public(), settings_file()
+    in_file = _in_file(file)
     variables = {name.upper() for name in os.environ}
     found = []
     for name in setting_names():
         own = "KBNAV_" + name.replace(".", "__").upper()
         names = [own, own.partition("__")[0], *(["OPENAI_API_KEY"] if name == "api_key" else [])]
         used = [one for one in names if one in variables]
-        source = used[0] if used else "default" if _get(in_file, name) is None else SETTINGS_FILE
+        source = used[0] if used else "default" if _get(in_file, name) is None else str(file)
         found.append(Explained(name, _get(values, name), source))
     return found
 

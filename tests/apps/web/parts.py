@@ -28,11 +28,21 @@ from requests.utils import get_encoding_from_headers, stream_decode_response_uni
 
 from kbnav.apps.web.server import Deadlines, make_app
 from kbnav.apps.web.service import PAUSE
+from kbnav.apps.web.store import Status, StoredRun
 from kbnav.settings.model import Settings, Web
 from tests.models.stub import Canned, ModelStub, completion
 
 MARIE = "Which elements were discovered by Marie Curie?"
 CURIE = "SELECT ?element WHERE { ?element wdt:P61 wd:Q7186 }"
+
+
+def stored_run(
+    name: str, session: str = "", status: Status = "queued", made: float = 1.0, worker: str = "w"
+) -> StoredRun:
+    """A question of alice to SPINACH, as a worker writes it down."""
+    return StoredRun(
+        name, session, "alice", "mini", "spinach", "m", MARIE, status, worker, made, False, None, made, None
+    )  # fmt: skip
 
 
 class Reply(requests.Response):

@@ -32,6 +32,10 @@ def test_the_statements_of_rows_are_told_by_their_numbers(server: Server):
     assert said(visit("GET", f"{path}?row=1").json()) == [(*claim, "Pierre Curie")]
     assert visit("GET", f"{path}?row=7").json()["rows"] == []
     assert visit("GET", path).status_code == 422
+    titanium = {"kb": "mini", "query": "SELECT ?who { wd:Q716 wdt:P61 ?who }"}
+    result = visit("POST", "/api/queries", titanium).json()["result"]["id"]
+    (preferred,) = visit("GET", f"/api/results/{result}/evidence?row=0").json()["rows"][0]
+    assert {"William Gregor", "Martin Heinrich Klaproth"} == {one["text"] for one in preferred["lower"]}
     assert Visit(server.url)("GET", f"{path}?row=0").status_code == 404
 
     rows = visit("GET", f"/api/results/{run['id']}/rows?sort=answer&descending=true").json()
@@ -101,6 +105,13 @@ def test_a_press_beside_a_row_opens_and_closes_its_statements_also_on_a_phone(pa
     page.click(".typed .why >> nth=0")
     assert "polonium — discoverer" in page.inner_text(".typed .evidence .statements")
     assert page.locator(".typed .evidence >> text=Pierre Curie").count() == 0  # he is a row
+
+    page.goto(
+        f"{server.url}/#query=SELECT ?element ?symbol ?number {{ ?element wdt:P246 ?symbol ; wdt:P1086 ?number }}"
+    )
+    page.wait_for_selector(".typed .rows tbody tr")
+    third, fourth = (page.locator(f".typed th >> nth={place}").bounding_box() for place in (2, 3))
+    assert third["x"] + third["width"] <= fourth["x"]
 
     write(page, "SELECT (COUNT(?x) AS ?n) { ?x wdt:P61 wd:Q7186 }")
     page.keyboard.press("Control+Enter")

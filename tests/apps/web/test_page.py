@@ -73,6 +73,7 @@ def share(page: Page) -> str:
     page.click(".foot >> text=Share >> nth=0")
     assert "Anybody who has the link" in page.inner_text(".share")
     page.click("text=Make the link")
+    page.wait_for_selector(".share button:focus >> text=Copy the link")
     return page.get_attribute(".shared-link", "href")
 
 
@@ -218,8 +219,14 @@ def test_a_shared_run_is_read_by_others_and_no_longer_when_it_is_taken_back(page
         assert embedded.locator(".embedded a").get_attribute("href") == address.removeprefix(server.url)
         assert refused.locator(".rows").count() == 0
         blog.shutdown()
+    page.keyboard.press("Escape")
+    assert not page.is_visible(".share")
+    page.reload()
+    page.click(".foot >> text=Shared")
+    assert page.get_attribute(".shared-link", "href") == address
     page.click("text=Unshare")
     page.wait_for_selector("text=No longer shared.")
+    assert page.is_visible(".foot summary >> text=/^Share$/")
     assert other.goto(address).status == 404
     other.context.close()
 
@@ -266,6 +273,8 @@ def test_the_page_is_used_by_keyboard_alone(page: Page, server: Server):
     wait_for_the_end(page)
     assert page.evaluate("document.activeElement.id") == "question"
     assert page.inner_text("#status").startswith("Answered: Marie Curie")
+    page.keyboard.press("ArrowUp")
+    assert page.input_value("#question") == "Who discovered polonium?"
     reached = []
     while "Graph" not in reached and len(reached) < 20:  # back from the box for the next question
         page.keyboard.press("Shift+Tab")

@@ -14,12 +14,12 @@ import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import empty_checkpoint
 
-from kbnav.apps.web.store import PostgresDatabase, Store, StoredRun, unguessable
+from kbnav.apps.web.store import PostgresDatabase, Store, unguessable
 from kbnav.errors import LimitReached
 from kbnav.runs.database import Execute, Rows, open_postgres
 from kbnav.sessions.checkpoints import shared_sessions
 from kbnav.sessions.session import serializer
-from tests.apps.web.parts import MARIE, Explorer, Visit, served_process, until
+from tests.apps.web.parts import MARIE, Explorer, Visit, served_process, stored_run, until
 from tests.apps.web.test_sessions import reachable
 from tests.services import postgresql, stopped_postgresql
 
@@ -66,13 +66,10 @@ def test_of_twenty_questions_that_several_servers_are_asked_at_once_three_are_ta
         stores = [Store(PostgresDatabase(pool)) for pool in (one, two)]
         stores[0].set_up()
         start = Barrier(20)
-        sessions = [stores[0].add_session("user:alice", "mini", "spinach", "m").id for _ in range(20)]
+        sessions = [stores[0].add_session("alice", "mini", "spinach", "m").id for _ in range(20)]
 
         def ask(number: int) -> tuple[str | None, str]:
-            run = StoredRun(
-                unguessable("run"), sessions[number], "user:alice", "mini", "spinach", "m", MARIE, "queued", "w", 0.0,
-                False, None, time.time(), None,
-            )  # fmt: skip
+            run = stored_run(unguessable("run"), sessions[number], made=time.time())
             start.wait()
             try:
                 stores[number % 2].add_run(run, at_once=3, a_day=5)
@@ -119,10 +116,8 @@ def test_nothing_is_left_of_a_run_that_is_asked_or_ends_while_its_session_is_del
         paused = Paused(PostgresDatabase(one))
         slow, store = Store(paused), Store(PostgresDatabase(two))
         store.set_up()
-        session = store.add_session("user:alice", "mini", "spinach", "m")
-        run = StoredRun(
-            "run-1", session.id, "user:alice", "mini", "spinach", "m", MARIE, "queued", "w", 0.0, False, None, 1.0, None
-        )  # fmt: skip
+        session = store.add_session("alice", "mini", "spinach", "m")
+        run = stored_run("run-1", session.id)
         if under_way == "asked":
             other = threads.submit(slow.add_run, run, at_once=1, a_day=1)
         else:

@@ -8,8 +8,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from kbnav.apps.secrets import secrets_of
 from kbnav.apps.web.queue import RunQueue
 from kbnav.apps.web.service import Service
-from kbnav.apps.web.store import Store, StoredEvent, StoredRun, open_sqlite
-from tests.apps.web.parts import web_settings
+from kbnav.apps.web.store import Store, StoredEvent, open_sqlite
+from tests.apps.web.parts import stored_run, web_settings
 
 READERS, OTHER = 20, "another machine:1:w"
 
@@ -28,10 +28,7 @@ def test_many_who_follow_a_run_of_another_worker_leave_the_database_alone_until_
     with open_sqlite(tmp_path / "web.sqlite") as database:
         store = Watched(database)
         store.set_up()
-        run = StoredRun(
-            "run", "", "alice", "mini", "s", "m", "Who?", "running", OTHER, time.time(), False, None, 0, None
-        )
-        store.add_run(run, at_once=1, a_day=1)
+        store.add_run(stored_run("run", "", "running", time.time(), OTHER), at_once=1, a_day=1)
         settings = web_settings(tmp_path)
         queue = RunQueue(Service(settings, ()), store, InMemorySaver(), secrets_of(settings))
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 TOO_MUCH = "Who is the husband of Marie Curie's favourite former colleague?"
-PART = "Only part of Wikidata, which may have more."
+PART = "only a part of Wikidata"
 
 
 def test_words_that_are_left_over_are_named_and_the_question_is_declined(page: Page, server: Server):
@@ -134,22 +134,17 @@ def test_what_is_said_of_a_query_in_its_own_terms_or_in_english_alone_is_closed(
     [
         ("Which elements were discovered by happy Marie Curie?", ["Not used of your question: “happy”", PART]),
         ("Which city has the largest population?", ["Only 3 of 12 have a value here that can be compared.", PART]),
-        ("How many elements are there?", [PART]),
-        ("Which countries are in Europe?", [PART]),
-        ("Who received the Nobel Prize in Chemistry?", [PART]),
-        ("In which year was Marie Curie born?", []),
-        ("Who discovered the element radium?", []),
-        ("Which prizes did Marie Curie win?", []),
+        ("In which year was Marie Curie born?", [PART]),
     ],
 )
-def test_what_speaks_against_an_answer_stands_above_it_and_that_it_may_lack_some_below(
+def test_what_speaks_against_an_answer_stands_above_it_and_below_each_that_the_copy_is_a_part(
     page: Page, server: Server, question: str, box: list[str]
 ):
     page.goto(server.url)
     ask(page, question)
     wait_for_the_end(page)
     assert page.locator(".doubt p, .origin .part").all_inner_texts() == box
-    assert page.locator(".doubt + .text").count() == bool({*box} - {PART})
+    assert page.locator(".doubt + .text").count() == len(box) - 1
     assert page.locator(".read > p").count() == 1
 
 
@@ -161,6 +156,7 @@ def test_what_speaks_against_an_answer_stands_above_it_and_that_it_may_lack_some
         ("Is Paris the capital of France?", "one of these holds: capital of France: Paris; …", "Yes"),
         ("In which year was radium discovered?", "time of discovery or invention of radium", "1898"),
         ("Who discovered iron?", "discoverer or inventor of iron", "It is stated that this is not known."),
+        ("Where is Warsaw?", "coordinate location of Warsaw", ""),
     ],
 )
 def test_how_rules_read_a_question_stands_below_its_answer_and_one_value_stands_there_once(
@@ -174,3 +170,24 @@ def test_how_rules_read_a_question_stands_below_its_answer_and_one_value_stands_
     assert page.is_visible(".answer .text") == (not value)
     if value:
         page.wait_for_selector(f".single td >> text={value}")
+    if "Where" in question:
+        page.wait_for_selector(".map .pin")
+        assert re.fullmatch(r"52\.\d+°.N, 21\.\d+°.E", page.inner_text(".answer .text"))
+
+
+def test_what_more_is_said_of_a_value_stands_below_it(page: Page, server: Server):
+    page.goto(server.url)
+    ask(page, "What is the population of Berlin?")
+    wait_for_the_end(page)
+    page.wait_for_selector(".found > [data-said] >> text=point in time: Dec 31, 2014")
+    assert page.locator(".words .text:visible").count() == 0
+
+
+def test_a_box_says_from_which_question_a_follow_up_goes_on_where_the_last_was_not_answered(page: Page, server: Server):
+    page.goto(server.url)
+    told = []
+    for place, question in enumerate(("hello", MARIE, "hello")):
+        ask(page, question)
+        wait_for_the_end(page, place)
+        told.append(page.get_attribute("#question", "placeholder"))
+    assert told == ["Ask another question", "Ask a follow-up", f"Go on from “{MARIE}”"]

@@ -117,8 +117,8 @@ def test_a_single_date_is_written_as_precisely_as_it_is_stated(page: Page, fresh
 def test_answer_query_and_link_are_copied(answered: Page):
     answered.context.grant_permissions(["clipboard-read", "clipboard-write"])
     share(answered)
-    buttons = ("text=Copy the answer", "text=Copy the query", "text=Copy the link")
-    for button, wanted in zip(buttons, ("polonium, radium", "SELECT DISTINCT", "http://127.0.0.1"), strict=True):
+    buttons = ("text=Copy the link", "text=Copy the answer", "text=Copy the query")
+    for button, wanted in zip(buttons, ("http://127.0.0.1", "polonium, radium", "SELECT DISTINCT"), strict=True):
         answered.click(button)
         answered.wait_for_selector("text=Copied")  # or that of the button before
         until(lambda start=wanted: answered.evaluate("navigator.clipboard.readText()").startswith(start))

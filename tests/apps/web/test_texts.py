@@ -10,7 +10,7 @@ import pytest
 from starlette.datastructures import Headers
 
 import kbnav.apps.web
-from kbnav.apps.texts import books
+from kbnav.apps.texts import Texts, books
 from kbnav.apps.web.rendering import language_of
 from tests.apps.web.parts import Server
 from tests.apps.web.test_page import MARIE, ask, wait_for_the_end
@@ -49,11 +49,14 @@ def test_every_language_has_every_text_with_the_same_values():
 
 def test_every_text_is_used_and_every_text_used_is_there():
     sources = [plain(path) for path in SCRIPTS]
-    sources += [path.read_text("utf-8") for path in (*TEMPLATES, WEB / "rendering.py", WEB.parent / "console.py")]
+    python = ("web/rendering.py", "console.py", "cli/ask.py")
+    sources += [path.read_text("utf-8") for path in (*TEMPLATES, *(WEB.parent / name for name in python))]
     used = {name for source in sources for found in USED.findall(source) for name in found if name}
     told = {name for name in used if name in books()["en"]}
     asked = {found[0] for source in sources for found in USED.findall(source) if found[0]}
     assert asked - set(books()["en"]) == set()
+    of_page = {found[0] for path in SCRIPTS if path.name != "api.js" for found in USED.findall(plain(path))} - {""}
+    assert of_page - set(Texts("en").of_scripts) == set()
     assert set(books()["en"]) - told <= {"language.name"}
 
 

@@ -146,8 +146,12 @@ def test_searches_use_the_index_that_the_command_made(served, tmp_path, monkeypa
     written = f'[sparql.shop]\nurl = "{served.url}"\n'
     for said, told in ((written, "[sparql.shop]"), (f'{written}index = "names"\n', "")):
         (tmp_path / "kbnav.toml").write_text(said)
-        printed = Cli(monkeypatch, capsys)("sparql", "index", "shop", "--out", str(out))[1]
-        assert (told in printed, "index =" in printed) == (True, bool(told))
+        for endpoint in ("shop", served.url):
+            printed = Cli(monkeypatch, capsys)("sparql", "index", endpoint, "--out", str(out))[1]
+            assert (told in printed, "index =" in printed) == (True, bool(told))
+    out.rename(tmp_path / "moved")
+    assert "`kbnav sparql index shop --out names` makes it" in Cli(monkeypatch, capsys)("check", "--kb", "shop")[2]
+    (tmp_path / "moved").rename(out)
     (tmp_path / "kbnav.toml").unlink()
     source = {"url": served.url, "index": str(out)}
     with open_kb(Settings(kb="shop", sparql={"shop": source}, home=tmp_path)) as kb:

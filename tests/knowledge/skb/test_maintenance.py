@@ -71,14 +71,14 @@ def test_an_update_deletes_nodes_with_their_edges_and_edges_alone(tmp_path):
         "deletion of an edge that does not exist": (1, ("n0 next n5",)),
         "edge deleted": (1, ("n0 next n1",)),
         "edge of a deleted node": (2, ("n2 next n3", "n3 next n4")),
-        "node deleted": (1, ("n3",)),
+        "node deleted": (1, ("n3 Node 3",)),
     }
     with SKB.open(path) as skb:
         assert sorted(skb.nodes.ids) == ["n0", "n1", "n2", "n4", "n5", "n6", "n7"]
         assert skb.name(skb.number("n4")) == "Four"
         linked = {(skb.id(n), skb.id(int(m))) for n in range(len(skb.nodes)) for m in skb.graph.row(n).nodes}
         assert linked == {("n1", "n2"), ("n4", "n5"), ("n5", "n6"), ("n6", "n7"), ("n7", "n0"), ("n5", "n0")}
-        assert skb.documents[skb.number("n4")] == {}
+        assert skb.documents[skb.number("n4")] == {"text": "first"}  # a record changes what it names
     assert check(path) == []
     assert not (path / before).exists(), "nobody reads the data from before"
     assert [one.name for one in path.glob("data-*")] == [meta.data]
@@ -124,7 +124,7 @@ def test_an_update_of_few_nodes_takes_the_rest_over_and_says_what_a_build_says(t
     )
     kept = (path / before.data / "graph" / "out-nodes.npy").stat().st_ino
     encoder.texts.clear()
-    new = [{"id": "n2", "name": "Node 2", "text": "second"}, {"id": "n7", "type": "t1", "name": "Seven"}]
+    new = [{"id": "n2", "text": "second"}, {"id": "n7", "type": "t1", "name": "Seven", "text": None}]
     meta = update(path, TableSource([write_jsonl(tmp_path / "new.jsonl", new)]), options)
     assert sorted(encoder.texts) == ["Node 2\ntext: second", "Seven"]
     assert (path / meta.data / "graph" / "out-nodes.npy").stat().st_ino == kept
@@ -135,7 +135,8 @@ def test_an_update_of_few_nodes_takes_the_rest_over_and_says_what_a_build_says(t
     meta = update(path, TableSource([], [write_jsonl(tmp_path / "links.jsonl", links)]), options)
     assert meta.dropped["edge deleted"].count == 1
     assert check(path) == []
-    others[2], others[7] = new[0] | {"type": "t0"}, new[1]
+    others[2] |= new[0]
+    others[7] = new[1]
     edges = write_jsonl(tmp_path / "e.jsonl", [*edges[1:], links[1]])
     whole = TableSource([write_jsonl(tmp_path / "n.jsonl", others)], [edges])
     build(whole, tmp_path / "whole.skb", options)

@@ -103,10 +103,24 @@ def test_an_update_embeds_with_lsa_takes_the_row_of_one_id_that_the_build_took_a
     ran(kbnav, "skb", "build", "--nodes", things, "--out", out, "--encoder", "lsa")
     assert ran(kbnav, "skb", "update", out, "--nodes", things, "--dry-run") == "nothing changes\n"
     written("things.csv", *rows[:-1], "a29,Thing 29,thing,on request")
-    assert '"on request"' in ran(kbnav, "skb", "update", out, "--dry-run")
-    ran(kbnav, "skb", "update", out, "--nodes", written("new.csv", "a3,Third,thing,7"))
+    for odd in ((), ("--nodes", written("odd.csv", "a4,Fourth,thing,ask us")), ("--dry-run",)):
+        code, _, error = kbnav("skb", "update", str(out), *map(str, odd))
+        assert (code, "line 2: price" in error if "--nodes" in odd else "line 31: price" in error) == (2, True)
+    ran(kbnav, "skb", "update", out, "--nodes", tmp_path / "odd.csv", "--bad", "skip")
+    (tmp_path / "new.csv").write_text("id,price\na3,7\n")
+    ran(kbnav, "skb", "update", out, "--nodes", tmp_path / "new.csv")
     with SKB.open(out) as skb:
-        assert [skb.name(skb.number(node)) for node in ("a1", "a3")] == ["Thing 1", "Third"]
+        told = {node: (skb.name(n), skb.documents[n]) for node in ("a1", "a3", "a4") for n in [skb.number(node)]}
+        assert told == {
+            "a1": ("Thing 1", {"price": 1.5}),
+            "a3": ("Thing 3", {"price": 7}),
+            "a4": ("Fourth", {"price": 4.5}),
+        }
+    ran(kbnav, "skb", "update", out, "--bad", "skip")  # what files no longer say goes
+    left = [json.loads(line)["line"] for line in (tmp_path / "things.skb.bad.jsonl").read_text().splitlines()]
+    assert [json.loads(line)["id"] for line in left] == ["a29"]
+    with SKB.open(out) as skb:
+        assert [skb.documents[skb.number(node)] for node in ("a3", "a29")] == [{"price": 7}, {}]
         assert skb.vectors is not None
         assert skb.vectors.vectors.shape[0] == 30
 
@@ -144,7 +158,7 @@ def test_lines_that_cannot_be_read_are_put_aside_and_the_others_are_kept(tmp_pat
     assert lines == ['2,"B', "4,D,x", "{broken", '{"name": "no id"}', "[1]"]
     assert sum(losses.counts.values()) == 5
     for one in files:
-        with pytest.raises(DataError, match=rf"{one.name}, line.*; --bad skip leaves such lines out"):
+        with pytest.raises(DataError, match=rf"{one.name}, line.*; --bad skip leaves out"):
             list(TableSource([one]).nodes(Losses()))
 
 

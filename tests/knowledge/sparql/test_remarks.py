@@ -6,7 +6,7 @@ import pytest
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QueryTimeout
-from kbnav.knowledge.sparql.remarks import Measure, begin_with, loose_optional, measures, remarks
+from kbnav.knowledge.sparql.remarks import Measure, measures, remarks
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY
 from tests.knowledge.parts import asking
 
@@ -174,29 +174,3 @@ def test_nothing_is_said_where_the_service_gives_up(run):
     query = "SELECT ?x ?h { ?x wdt:P31 wd:Q8502 ; wdt:P2044 ?h } ORDER BY DESC(?h) LIMIT 1"
     assert remarks(query, run(query), late, WIKIDATA_VOCABULARY) == []
     assert remarks("no query", run(query), run, WIKIDATA_VOCABULARY) == []
-
-
-def test_an_optional_that_stands_before_what_binds_its_variable_is_warned_of():
-    placed = "SELECT * { ?x wdt:P31 wd:Q5 . %s ?y wdt:P40 ?x . %s }"
-    optional = "OPTIONAL { ?y wdt:P21 ?sex }"
-    assert "behind what binds ?y" in loose_optional(placed % (optional, ""))
-    assert loose_optional(placed % ("", optional)) == ""
-    assert loose_optional("SELECT * { OPTIONAL { ?y wdt:P21 ?sex } ?y wdt:P40 ?x }") == ""
-    assert loose_optional("no query") == ""
-    unbound = "SELECT * { ?x wdt:P31 wd:Q5 OPTIONAL { ?x wdt:P26 ?s } %s }"
-    for hanging in ("?t wdt:P40 ?s", "OPTIONAL { ?s wdt:P19 ?place }"):
-        assert f"(`{hanging}` hangs on ?s, " in loose_optional(unbound % hanging)
-    for joined in ("OPTIONAL { ?x wdt:P19 ?s }", "BIND(STR(?s) AS ?text)", "?x wdt:P40 ?t . ?t wdt:P22 ?s"):
-        assert loose_optional(unbound % joined) == ""
-
-
-def test_a_stopped_query_with_several_paths_is_told_which_leads_to_the_fewest(run):
-    slow = "SELECT ?x { ?x wdt:P31/wdt:P279* wd:Q515 . ?x wdt:P131* wd:Q9999 . ?x wdt:P1082 ?n }"
-    told = begin_with(slow, run)  # of Q515 there is one subclass and itself, and nothing is in Q9999
-    assert "`{ SELECT DISTINCT ?begin WHERE { ?begin wdt:P131* wd:Q9999 } }`" in told
-    assert "Of its 2 paths" in told
-    assert "(0)" in told
-    two = begin_with("SELECT ?x { ?x wdt:P31/wdt:P279* wd:Q515 . ?x wdt:P131* ?y }", run)
-    assert "`?begin wdt:P279* wd:Q515` leads to the fewest (2)" in two
-    assert begin_with("SELECT ?x { ?x wdt:P31/wdt:P279* wd:Q515 }", run) == ""
-    assert begin_with("SELECT ?x { ?x wdt:P131* ?y . ?y wdt:P279* ?z }", run) == ""

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import math
 import sqlite3
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from kbnav.apps.bot.talk import Question
 from kbnav.errors import UsageError
-from kbnav.runs.journal import private_file
+from kbnav.runs.journal import locked, private_file
 
 Status = Literal["seen", "answered", "posted", "shown", "gone", "refused", "old"]
 """``seen``: to be answered; ``answered``: the reply is kept and to be posted; the others are ends.
@@ -67,8 +66,8 @@ class Ledger:
             private_file(path)
             with ExitStack() as opened:
                 if alone:
-                    lock = opened.enter_context(private_file(path.with_suffix(".lock")).open("a"))
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    lock = private_file(path.with_suffix(".lock"))
+                    opened.enter_context(locked(lock, f"another bot is running on {path}"))
                 self._db = opened.enter_context(
                     closing(sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10))
                 )
@@ -76,8 +75,6 @@ class Ledger:
                 self._db.execute("PRAGMA synchronous = FULL")
                 self._db.executescript(_TABLES)
                 self._opened = opened.pop_all()
-        except BlockingIOError as error:
-            raise UsageError(f"another bot is running on {path}") from error
         except (OSError, sqlite3.Error) as error:
             raise UsageError(f"cannot open the bot's state {path}: {error}") from error
 
@@ -85,9 +82,10 @@ class Ledger:
         """Close the file."""
         self._opened.close()
 
-    def _execute(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+    def _run(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         try:
-            return self._db.execute(statement, values)
+            with self._lock:
+                return self._db.execute(statement, values).fetchall()
         except sqlite3.Error as error:  # a full disk: the bot ends, and goes on from what is kept
             raise UsageError(f"{self._path}: the bot's state cannot be kept: {error}") from error
 
@@ -95,22 +93,18 @@ class Ledger:
         """Remember a question; False where it was known already."""
         row = (question.id, question.page, question.section, question.author, question.time, question.text)
         more = (question.depth, ",".join(question.earlier), status, note, now, now)
-        with self._lock:
-            done = self._execute(
-                "INSERT OR IGNORE INTO questions (id, page, section, author, time, text, depth, earlier, status, note, "
-                "seen_at, changed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*row, *more),
-            )
-        return done.rowcount == 1
+        added = self._run(
+            "INSERT OR IGNORE INTO questions (id, page, section, author, time, text, depth, earlier, status, note, "
+            "seen_at, changed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+            (*row, *more),
+        )
+        return bool(added)
 
     def update(self, question_id: str, now: float, **changes: str | float) -> None:
         """Change columns of a question: ``status``, ``tries``, ``due``, ``run``, ``reply``, ``revision``, ``note``."""
         columns = ", ".join(f"{name} = ?" for name in changes)
-        with self._lock:
-            self._execute(
-                f"UPDATE questions SET {columns}, changed_at = ? WHERE id = ?",  # names are the callers' own
-                (*changes.values(), now, question_id),
-            )
+        update = f"UPDATE questions SET {columns}, changed_at = ? WHERE id = ?"  # names are the callers' own
+        self._run(update, (*changes.values(), now, question_id))
 
     def entries(self) -> list[Entry]:
         """All questions, the oldest first."""
@@ -133,37 +127,30 @@ class Ledger:
         What was asked counts whatever became of it: else who takes each question away while the model thinks could ask
         without end.
         """
-        with self._lock:
-            row = self._execute(
-                "SELECT count(*) FROM questions WHERE seen_at BETWEEN ? AND ? AND (? = '' OR author = ?) "
-                "AND (status NOT IN ('refused', 'gone', 'old') OR reply <> '' OR tries > 0)",
-                (when, now, author, author),
-            ).fetchone()
-        return int(row[0])
+        [[count]] = self._run(
+            "SELECT count(*) FROM questions WHERE seen_at BETWEEN ? AND ? AND (? = '' OR author = ?) "
+            "AND (status NOT IN ('refused', 'gone', 'old') OR reply <> '' OR tries > 0)",
+            (when, now, author, author),
+        )
+        return int(count)
 
     def _select(self, condition: str, *values: str | float) -> list[Entry]:
         query = (
             "SELECT id, page, section, author, time, text, depth, earlier, status, tries, due, run, reply, revision, "
             f"note, changed_at, seen_at FROM questions {condition}"  # conditions are this module's own
         )
-        with self._lock:
-            return [_entry(row) for row in self._execute(query, values)]
+        return [_entry(row) for row in self._run(query, values)]
 
     def mark(self, name: str) -> str:
         """Where reading of a stream of events stopped, or what was learnt of the wiki; empty at first."""
-        with self._lock:
-            row = self._execute("SELECT value FROM marks WHERE name = ?", (name,)).fetchone()
-        return str(row[0]) if row else ""
+        rows = self._run("SELECT value FROM marks WHERE name = ?", (name,))
+        return str(rows[0][0]) if rows else ""
 
     def set_mark(self, name: str, value: str) -> None:
         """Remember where reading stopped, or what was learnt."""
-        with self._lock:
-            self._execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, value))
+        self._run("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, value))
 
 
 def _entry(row: Sequence[Any]) -> Entry:
-    number, page, section, author, signed, text, depth, earlier, *state = row
-    before = tuple(name for name in earlier.split(",") if name)
-    question = Question(number, page, section, author, signed, text, depth, before)
-    status, tries, due, run, reply, revision, note, changed, seen = state
-    return Entry(question, status, tries, due, run, reply, revision, note, changed, seen)
+    earlier = tuple(filter(None, row[7].split(",")))
+    return Entry(replace(Question(*row[:7]), earlier=earlier), *row[8:])

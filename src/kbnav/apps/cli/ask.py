@@ -30,6 +30,7 @@ from kbnav.apps.console import (
     query_lines,
     spent_words,
 )
+from kbnav.apps.texts import Texts
 from kbnav.errors import StopRun, UsageError
 from kbnav.models.cancellation import Cancellation
 from kbnav.runs.trajectory import Run, load_runs, new_id, saved_runs
@@ -73,7 +74,7 @@ def ask(
     with open_kb(settings) as base, stopped_by_ctrl_c() as cancellation:
         agent = build_agent(base, settings, of.system or "")
         print_baseline(console, agent, quiet, follow_ups=follow_up)
-        if earlier:
+        if earlier and _reads_follow_ups(agent):
             console.print(f"after: {printable(earlier.question)}", style="dim", highlight=False, markup=False)
         with RunProgress(console, agent.model, steps=not quiet) as progress:
             run = ask_agent(agent, question, on_event=progress, cancellation=cancellation, history=history)
@@ -86,6 +87,10 @@ def ask(
     raise typer.Exit(0 if run.outcome.status in ("answered", "best effort") else 1)
 
 
+def _reads_follow_ups(agent: Agent) -> bool:
+    return agent.model != OFFLINE or kb_kind(agent.kb) != "sparql"
+
+
 def print_baseline(console: Console, agent: Agent, quiet: bool, *, follow_ups: bool = False) -> None:
     """Print that no language model answers, where none does and that is not to be ``quiet``.
 
@@ -93,7 +98,7 @@ def print_baseline(console: Console, agent: Agent, quiet: bool, *, follow_ups: b
     """
     if agent.model == OFFLINE and not quiet:
         console.print("offline policy: no language model, a baseline; --model names a better one", style="dim")
-    if agent.model == OFFLINE and follow_ups and kb_kind(agent.kb) == "sparql":
+    if follow_ups and not _reads_follow_ups(agent):
         console.print("without a model no follow-up is read on an endpoint: ask each question whole", style="dim")
 
 
@@ -115,8 +120,9 @@ def print_outcome(
         print_answer(console, run, page)
         for line in evidence_lines(evidence, answer_table(run.outcome), run.language) if evidence else ():
             console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
-        steps = f"every step: kbnav show {run.id}" if saved else "not saved"
-        told = f"{asked_words(run)}; {spent_words(run)}; {steps}"
+        texts = Texts(run.language)
+        steps = texts("run.show", command=f"kbnav show {run.id}") if saved else texts("run.unsaved")
+        told = f"{asked_words(run, texts)}; {spent_words(run, texts)}; {steps}"
         console.print(printable(told), markup=False, style="dim", highlight=False, soft_wrap=True)
 
 

@@ -33,8 +33,8 @@ from kbnav.apps.cli.options import (
 from kbnav.apps.cli.serve import at
 from kbnav.apps.cli.terminal import Counter, StageProgress, emit, print_json, read_text, stderr, stop_on_signals
 from kbnav.errors import UsageError
-from kbnav.evaluation.datasets import FORMATS, NAMES, SOURCES, find_dataset
-from kbnav.evaluation.datasets.catalogue import GROUP, ORIGINS, missing_file
+from kbnav.evaluation.datasets import GROUP, NAMES, ORIGINS, SOURCES, find_dataset, missing_file
+from kbnav.evaluation.datasets.formats import FORMATS
 from kbnav.runs.trajectory import to_json
 from kbnav.settings.model import Settings, load_settings
 from kbnav.settings.plugins import origin, points

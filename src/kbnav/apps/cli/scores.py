@@ -40,7 +40,8 @@ Elsewhere = Annotated[
     str | None, option("--kb", "KB", "Where the run's SKB (--stark-compat) is now, or labels (--by) come from.")
 ]
 Metrics = Annotated[
-    list[str] | None, option("--metric", "NAME", "For rankings also ndcg@10, map, recall@100, …; repeatable.")
+    list[str] | None,
+    option("--metric", "NAMES", "For rankings also ndcg@10, map, recall@100, …; with commas, or repeated."),
 ]
 
 
@@ -133,11 +134,11 @@ def _print_power(questions: int, shares: Sequence[float], as_json: bool) -> None
     effects = {one: minimum_detectable_effect(questions, one, alpha=_ALPHA, power=_POWER) for one in shares}
     rows = [{"disagreement": share, "detectable": effect} for share, effect in effects.items()]
     lines = [
-        f"  where systems disagree on {share:.1%} of the questions, "
-        + (f"differences from {100 * effect:.1f} points on are found" if effect is not None else "none is found")
+        f"  where two systems disagree on {share:.1%} of them: "
+        + (f"{100 * effect:.1f} points" if effect is not None else "none, whatever the runs score")
         for share, effect in effects.items()
     ]
-    head = f"{questions:,} questions, significance {_ALPHA:g}, power {_POWER:g}:"
+    head = f"{questions:,} questions; smallest difference they can show (significance {_ALPHA:g}, power {_POWER:g}):"
     emit(as_json, {"questions": questions, "alpha": _ALPHA, "power": _POWER, "differences": rows}, head, *lines)
 
 
@@ -181,7 +182,7 @@ def report(
 
 
 def _draw_errors(run: Path, count: int, seed: int, as_json: bool) -> None:
-    from kbnav.evaluation.report.data import LABELS, SHEET, write_sheet
+    from kbnav.evaluation.report import LABELS, SHEET, write_sheet
 
     path = run / SHEET
     drawn, wrong = write_sheet(read_saved_run(run), path, below=_WRONG, count=count, seed=seed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -58,7 +57,11 @@ Repeated = Annotated[
 Bad = Literal["stop", "skip"]
 BadLines = Annotated[
     Bad,
-    flag("--bad", "A line that cannot be read ends the build, or goes into SKB.bad.jsonl (update 1: SKB.bad-1.jsonl)."),
+    flag(
+        "--bad",
+        "What a line that cannot be read does: stop ends the command; skip leaves it out and puts it, with the reason, "
+        "into shop.skb.bad.jsonl, or for the first update shop.skb.bad-1.jsonl.",
+    ),
 ]
 _PLACE = "Folder of the SKB, or its address such as s3://bucket/name"
 AnySkb = Annotated[str, argument("SKB", f"{_PLACE}; demo for the bundled one.")]
@@ -132,7 +135,7 @@ def build(
         list[str] | None, option("--label-property", "IRI", "With --from rdf, a property of names; repeatable.")
     ] = None,
     dry_run: Annotated[
-        bool, flag("--dry-run", "Only show the columns of your tables, their types and three values.")
+        bool, flag("--dry-run", "Only show tables' columns, types and three values, and what a build would leave out.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -142,6 +145,7 @@ def build(
     """
     from kbnav.knowledge.skb.build import Options
     from kbnav.knowledge.skb.importers.recipe import Recipe
+    from kbnav.knowledge.skb.maintenance import tried
 
     console = stderr()
     if label_property and source_format is not Format.rdf:
@@ -158,10 +162,13 @@ def build(
         labels=tuple(label_property or ()),
         types=tuple(types or ()),
         duplicates=duplicates,
-        bad=_rejected(Path(out), bad),
     )
+    recipe = recipe.skipping(Path(out)) if bad == "skip" else recipe
     if dry_run:
         _print_columns(recipe, as_json)
+        with StageProgress(console) as progress:
+            meta = tried(recipe, progress=progress)
+        _print_made(console, meta)
         return
     if not out:
         raise UsageError("say with --out where the SKB is to be")
@@ -178,23 +185,14 @@ def build(
 def _print_columns(recipe: Recipe, as_json: bool) -> None:
     from kbnav.knowledge.skb.importers.tables import TableSource
 
-    source = recipe.source()
-    if not isinstance(source, TableSource):
-        raise UsageError("--dry-run shows columns of tables: give them with --nodes and --edges, or --tables")
-    lines, found = [], dict(source.described())
+    source = recipe.model_copy(update={"types": ()}).source()
+    found = {str(file): columns for file, columns in source.described()} if isinstance(source, TableSource) else {}
+    lines = []
     for file, columns in found.items():
-        lines += [
-            str(file),
-            *(f"  {name}: {kind}: {' | '.join(map(str, some))}" for name, (kind, some) in columns.items()),
-        ]
-    emit(as_json, {str(file): columns for file, columns in found.items()}, "\n".join(lines))
-    if twice := source.check():
-        told = f"rows of one id (--duplicates {recipe.duplicates}): {', '.join([*twice][:_CASES])}"
-        print(told + (", …" if len(twice) > _CASES else ""), file=sys.stderr)
-
-
-def _rejected(out: Path, bad: Bad, update: int = 0) -> Path | None:
-    return Path(f"{out}.bad{f'-{update}' if update else ''}.jsonl") if bad == "skip" else None
+        lines.append(file)
+        lines += [f"  {name}: {kind}: {' | '.join(map(str, some))}" for name, (kind, some) in columns.items()]
+    if found or as_json:
+        emit(as_json, found, *lines)
 
 
 def _build(recipe: Recipe, out: str, options: Options, console: Console) -> Meta:
@@ -311,7 +309,7 @@ def update(
     from kbnav.knowledge.skb.build import Options
     from kbnav.knowledge.skb.importers.recipe import Recipe
 
-    console, meta = stderr(), read_meta(skb)
+    console, meta, skip = stderr(), read_meta(skb), bad == "skip"
     records = None
     if nodes or edges or tables:
         records = Recipe(
@@ -319,14 +317,10 @@ def update(
             edges=origins(edges),
             tables=tables,
             duplicates=Duplicates(meta.recipe.get("duplicates", "first")),
-            bad=_rejected(skb, bad, 1 + len(meta.recipe.get("updates", ()))),
         )
-    elif bad == "skip":
-        raise UsageError(
-            "--bad goes with --nodes, --edges or --tables: files that are read again are read as in their build"
-        )
+        records = records.skipping(skb, 1 + len(meta.recipe.get("updates", ()))) if skip else records
     if dry_run:
-        changes = maintenance.difference(skb, records)
+        changes = maintenance.difference(skb, records, skip=skip)
         value = {reason: one.model_dump() for reason, one in changes.items()}
         emit(as_json, value, "\n".join(_counted(changes)) or "nothing changes")
         return
@@ -341,7 +335,7 @@ def update(
         if records:
             updated = maintenance.update(skb, records, options, progress=progress)
         else:
-            updated = maintenance.update_again(skb, options, progress=progress)
+            updated = maintenance.update_again(skb, options, skip=skip, progress=progress)
     _print_made(console, updated)
     _print_built(str(skb), updated, as_json)
 

@@ -18,7 +18,8 @@ from kbnav.apps.cli.about import print_options
 from kbnav.apps.cli.options import BaseUrl, Given, Json, Model, argument, flag, load, open_skb, option
 from kbnav.apps.cli.terminal import StageProgress, emit, print_json, stop_on_signals
 from kbnav.errors import UsageError
-from kbnav.evaluation.datasets import Dataset, Question, find_dataset
+from kbnav.evaluation.datasets import find_dataset
+from kbnav.evaluation.datasets.records import Dataset, Question
 from kbnav.models.cancellation import cancelled_by
 from kbnav.models.prices import known_prices
 from kbnav.settings.model import OFFLINE, Settings

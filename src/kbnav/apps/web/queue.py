@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -67,8 +67,8 @@ SILENT = 2.0
 """Seconds without an answer of the database after which a server does not count as ready."""
 ROOM = 64 << 20
 """Bytes that must be free where runs are saved."""
-DRAFT_SECONDS = 0.08
-"""Seconds between two drafts that a follower is sent."""
+NEWS_SECONDS = 0.05
+"""Seconds for which what happens in a run is gathered before its followers are told; its end is told at once."""
 LONGEST_DRAFT = 8_000
 FAR, LONGEST_SILENCE = 100, 15.0
 """Places in the line for which a follower is told its own a second later, up to so many seconds."""
@@ -81,7 +81,7 @@ class _Live:
     """A run of this process; its followers here read this, and need not ask the database.
 
     ``events`` and ``deadline`` are set when it begins, ``ended``, its last event, when it ends.
-    ``draft`` is what its model writes at this moment, which is never stored; ``version`` grows with each piece.
+    ``draft`` is what its model writes at this moment, which is never stored.
     """
 
     run: StoredRun
@@ -92,8 +92,6 @@ class _Live:
     events: list[StoredEvent] | None = None
     ended: StoredEvent | None = None
     draft: Draft | None = None
-    version: int = 0
-    stored: int = 0
     adding: threading.Lock = field(default_factory=threading.Lock)
 
     def since(self, after: int) -> tuple[list[StoredEvent], bool]:
@@ -114,7 +112,7 @@ class RunQueue:
         of_kb = max(1, size - max(1, size // 4)) if service.many else size  # some are left whatever one of them does
         self._queue = FairQueue(size, of_owner=self._limits.runs_per_user, of_kb=of_kb)
         self._changed = threading.Condition()
-        """Notified when somebody joins or leaves the queue."""
+        """Notified when somebody's turn may have come."""
         self._live: dict[str, _Live] = {}
         self._broken: dict[str, str] = {}
         """Runs that end once the database takes that, and why: an error of kbnav's own, or of the database itself."""
@@ -122,6 +120,8 @@ class RunQueue:
         """Runs of sessions that broke off because the database failed; they go on once it is back."""
         self._well, self._trouble, self._away = time.monotonic(), "", False
         self._listeners: dict[str, set[asyncio.Event]] = {}
+        self._waking: set[str] = set()
+        """Runs whose followers are woken soon."""
         self._elsewhere: dict[str, int] = {}
         """The last event of each run that is followed here and is another worker's."""
         self._over = threading.Event()
@@ -234,6 +234,7 @@ class RunQueue:
         What a model is writing here meanwhile comes as an event ``draft`` of number 0.
         """
         live: _Live | None = None
+        seen: Draft | None = None
         with self._listening(run_id) as news:
             while True:
                 news.clear()
@@ -242,7 +243,6 @@ class RunQueue:
                     return
                 # One that is answered here, or was to its end.
                 live = self._live.get(run_id) or (live if live and live.ended else None)
-                stored = live.stored if live else 0
                 if live is None or live.events is None:
                     # Looked at first, so that no event is missed.
                     over = not await asyncio.to_thread(self._store.last_events, [run_id])
@@ -254,30 +254,17 @@ class RunQueue:
                     yield events
                 if over:
                     return
-                async for draft in self._drafts(run_id, live, stored, news):
-                    yield draft
-
-    async def _drafts(
-        self, run_id: str, live: _Live | None, stored: int, news: asyncio.Event
-    ) -> AsyncGenerator[list[StoredEvent]]:
-        """What a model writes for a run until more than ``stored`` events may be kept; none where nothing happens."""
-        seen = 0
-        while True:
-            try:
-                silence = min(LONGEST_SILENCE, 2 * TICK + self.before(run_id) / FAR)
-                await asyncio.wait_for(news.wait(), silence)
-            except TimeoutError:
-                yield []
-                if self._live.get(run_id) is live and (live is None or live.events is None):
-                    continue  # of one that waits here, or is another worker's, there is nothing until it is told
-                return
-            if live is None or live.version == seen or live.stored != stored:
-                return
-            news.clear()
-            seen = live.version
-            if draft := live.draft:
-                yield [StoredEvent(0, self._hide.hidden_in(_draft_data(draft)))]
-                await asyncio.sleep(DRAFT_SECONDS)
+                if live and (draft := live.draft) and draft != seen:
+                    seen = draft
+                    yield [StoredEvent(0, self._hide.hidden_in(_draft_data(draft)))]
+                while not news.is_set():
+                    silence = min(LONGEST_SILENCE, 2 * TICK + self.before(run_id) / FAR)
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(news.wait(), silence)
+                        break
+                    yield []
+                    if self._live.get(run_id) is not live or (live and live.events is not None):
+                        break  # else it waits here, or is another worker's: there is nothing until it is told
 
     @contextmanager
     def _listening(self, run_id: str) -> Iterator[asyncio.Event]:
@@ -291,15 +278,24 @@ class RunQueue:
             if not self._listeners[run_id]:
                 del self._listeners[run_id]
 
-    def _notify(self, run_id: str) -> None:
-        """Wake who follows a run, from any thread; the loop is left alone where nobody does."""
+    def _notify(self, run_id: str, *, soon: bool = False) -> None:
+        """Wake who follows a run, from any thread, at once or ``soon``, with what happens until then.
+
+        The loop is left alone where nobody follows, or they are woken soon: each time costs as much as an event.
+        """
 
         def wake() -> None:
+            self._waking.discard(run_id)
             for event in self._listeners.get(run_id, ()):
                 event.set()
 
-        if run_id in self._listeners and not self._loop.is_closed():
+        if run_id not in self._listeners or self._loop.is_closed():
+            return
+        if not soon:
             self._loop.call_soon_threadsafe(wake)
+        elif run_id not in self._waking:
+            self._waking.add(run_id)
+            self._loop.call_soon_threadsafe(self._loop.call_later, NEWS_SECONDS, wake)
 
     # Answering
 
@@ -313,7 +309,7 @@ class RunQueue:
         cancellation = Cancellation(self._models, limit if price else None)
         with self._changed:
             self._live[run.id] = _Live(run, cancellation, self._queue.join(run.owner, run.kb), history)
-            self._changed.notify_all()
+            self._changed.notify()
 
     def _work(self) -> None:
         """One of the threads that answer."""
@@ -333,7 +329,6 @@ class RunQueue:
                 with self._changed:
                     self._live.pop(live.run.id, None)
                     self._queue.leave(live.ticket)
-                    self._changed.notify_all()
                 self._notify(live.run.id)
             if away and live.run.session:
                 self._again.append(live)
@@ -343,6 +338,7 @@ class RunQueue:
         with self._changed:
             while not self._over.is_set():
                 if (ticket := self._queue.begin()) is not None:
+                    self._changed.notify()  # another's turn may have come too
                     return next(live for live in self._live.values() if live.ticket is ticket)
                 self._changed.wait()
         return None
@@ -399,8 +395,7 @@ class RunQueue:
 
         def hear(draft: Draft) -> None:
             live.draft = draft
-            live.version += 1
-            self._notify(run.id)
+            self._notify(run.id, soon=True)
 
         with reporting_to(served.breaker), streaming_to(hear):
             if not isinstance(system, Agent):  # it ranks nodes for each question by itself, whatever was asked before
@@ -417,7 +412,7 @@ class RunQueue:
                 again=again,
                 on_event=recorder,
                 cancellation=cancellation,
-                durability="exit" if run.model == OFFLINE else "sync",  # the rules start over in milliseconds
+                at_once=run.model == OFFLINE,  # the rules start over in milliseconds
             )
 
     def _ended_as(self, live: _Live, ended: Attempt) -> tuple[Status, dict[str, Any]]:
@@ -445,8 +440,7 @@ class RunQueue:
         elif live.events is not None:
             live.events.append(event)
         live.draft = None
-        live.stored += 1
-        self._notify(live.run.id)
+        self._notify(live.run.id, soon=True)
 
     # Looking after runs: this process's stay within their time, and dead workers' are taken over
 

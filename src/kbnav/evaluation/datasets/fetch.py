@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbnav.errors import BadResponse, DataError, ServiceError, UsageError
-from kbnav.evaluation.datasets.catalogue import NAMES, ORIGINS, Remote, how_to_get
+from kbnav.evaluation.datasets import NAMES, ORIGINS, Remote, how_to_get
 from kbnav.knowledge.replies import host_of
 from kbnav.runs.journal import write_whole
 from kbnav.settings.plugins import did_you_mean

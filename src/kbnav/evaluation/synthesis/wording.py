@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import random
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import ValidationError, model_validator
+from pydantic import model_validator
 
 from kbnav.answers.language import function_words
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.synthesis.templates import Branch, Leg, Synthesized, Template, parse_template
 from kbnav.evaluation.synthesis.text import plural
 from kbnav.knowledge.skb.store import SKB
-from kbnav.runs.journal import Strict
+from kbnav.runs.journal import Strict, read_toml
 
 FOLDER = Path(__file__).parent / "wordings"
 SHIPPED = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
@@ -171,17 +170,10 @@ def _read_words(kind: type[Words], name: str, folder: Path) -> Words:
     """What a TOML file says: that of a name in ``folder``, else the file itself. Raises UsageError, DataError."""
     shipped = sorted(path.stem for path in folder.glob("*.toml"))
     path = folder / f"{name}.toml" if name in shipped else Path(name)
-    try:
-        return kind.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        known = ", ".join(shipped)
-        what = kind.__name__.lower()
-        raise UsageError(f"no {what} {name!r}: neither a file that can be read nor one of {known}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise DataError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: {error}") from error
+    if not path.is_file():
+        raise UsageError(f"no {kind.__name__.lower()} {name!r}: neither a file nor one of {', '.join(shipped)}")
+    found: Words = read_toml(path, kind)
+    return found
 
 
 def _clause(leg: Leg) -> str:

@@ -155,10 +155,10 @@ def _pages(
         yield rows, newest, ">" if newest == last else ">="
 
 
-def open_names(path: Path) -> Names:
-    """An index that ``collect`` made. Raises UsageError where there is none, DataError where it is something else."""
+def open_names(path: Path, endpoint: str = "URL") -> Names:
+    """The index of an endpoint's names. Raises UsageError where there is none, DataError where it is something else."""
     if not path.is_file():
-        raise UsageError(f"there is no name index {path}: `kbnav sparql index URL --out {path}` makes it")
+        raise UsageError(f"there is no name index {path}: `kbnav sparql index {endpoint} --out {path}` makes it")
     try:
         file = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
         [(application,)], [(version,)] = file.execute("PRAGMA application_id"), file.execute("PRAGMA user_version")

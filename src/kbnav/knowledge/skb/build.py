@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -55,6 +56,7 @@ from kbnav.knowledge.skb.schema import (
     WORK,
     EdgeArrays,
     EdgeRecord,
+    Fields,
     FileInfo,
     Losses,
     Meta,
@@ -70,6 +72,7 @@ from kbnav.knowledge.skb.schema import (
     write_meta,
 )
 from kbnav.knowledge.skb.store import SKB, LocalSKB
+from kbnav.runs.journal import write_whole
 
 if TYPE_CHECKING:
     from kbnav.encoders import Encoder
@@ -79,6 +82,7 @@ POSITIONS, STATE = "positions.npy", "progress.json"
 """Files of a build under way, which are no part of the SKB."""
 REPORT_EVERY = 10_000
 _CHUNK = 1 << 20
+_ZEROS = re.compile(r"(?<!\d)0+(?=\d)")
 _MOST_CHANGED = 0.1
 """Of all nodes; where more change in an update, a build is no slower."""
 
@@ -205,9 +209,7 @@ class _State:
             self._save()
 
     def _save(self) -> None:
-        new = self._path.with_suffix(".new")
-        new.write_text(json.dumps({"fingerprint": self._fingerprint, "done": self.done}))
-        new.replace(self._path)
+        write_whole(self._path, json.dumps({"fingerprint": self._fingerprint, "done": self.done}))
 
 
 class Job:
@@ -469,6 +471,15 @@ class _EdgeCollector:
     def _numbers(self) -> dict[str, int]:
         return {node_id: number for number, node_id in enumerate(self._nodes.ids)}
 
+    @cached_property
+    def _without_zeros(self) -> dict[str, str]:
+        return {_ZEROS.sub("", one, 1): one for one in self._numbers if _ZEROS.search(one)}
+
+    def _near(self, end: str) -> str:
+        """The id that differs from an unknown one by zeros before its first number; empty where there is none."""
+        bare = _ZEROS.sub("", end, 1)
+        return "" if end in self._numbers else bare if bare in self._numbers else self._without_zeros.get(bare, "")
+
     def add(self, item: EdgeRecord | EdgeArrays) -> None:
         """Take an edge, or many; those with an end that does not exist are counted and left out."""
         if isinstance(item, EdgeArrays):
@@ -478,8 +489,10 @@ class _EdgeCollector:
         source, target = self._numbers.get(item.source), self._numbers.get(item.target)
         if item.deleted or source is None or target is None or not item.relation:
             missing = "edge without a relation" if not item.relation else "edge to a node that does not exist"
-            reason = "edge deleted" if item.deleted else missing
-            self._losses.add(reason, f"{item.source} {item.relation} {item.target}")
+            reason, case = "edge deleted" if item.deleted else missing, f"{item.source} {item.relation} {item.target}"
+            if near := self._near(item.source) or self._near(item.target):
+                reason, case = "edge to an id that differs by zeros before a number", f"{case}: there is {near}"
+            self._losses.add(reason, case)
             return
         relation = self._relations.setdefault(item.relation, len(self._relations))
         sources, relations, targets = self._columns
@@ -540,10 +553,7 @@ class Updated:
             losses.examples.setdefault(reason, []).extend(one.examples)
         changed = {record.id: record for record in self._source.nodes(losses)}
         for number, fields in enumerate(self._skb.documents):
-            node_id = self._skb.id(number)
-            old = NodeRecord(node_id, self._skb.type(number), self._skb.nodes.names[number], fields)
-            new = changed.pop(node_id, old)
-            yield new._replace(type=new.type or old.type)
+            yield _over(self._skb, number, fields, changed.pop(self._skb.id(number), None))
         for record in changed.values():
             if record.deleted:
                 losses.add("deletion of a node that does not exist", record.id)
@@ -584,6 +594,14 @@ class Updated:
         yield from (item for item in changed.values() if not item.deleted)
 
 
+def _over(skb: SKB, number: int, fields: Fields, new: NodeRecord | None) -> NodeRecord:
+    """A node with what a new record says of it."""
+    old = NodeRecord(skb.id(number), skb.type(number), skb.nodes.names[number], fields)
+    if not new:
+        return old
+    return new._replace(type=new.type or old.type, name=new.name or old.name, fields={**fields, **new.fields})
+
+
 def job_of(skb: SKB, source: Source, options: Options) -> Callable[..., Job]:
     """What builds an SKB with the records of ``source`` over it: file by file where that can be, else all anew.
 
@@ -601,12 +619,13 @@ def job_of(skb: SKB, source: Source, options: Options) -> Callable[..., Job]:
         number >= 0
         and not record.deleted
         and record.type in ("", skb.type(number))
-        and bool(record.name) == bool(skb.nodes.names[number])
+        and bool(skb.nodes.names[number] or not record.name)
         for number, record in changed.items()
     )
     if not (changed or edges) or len(changed) > _MOST_CHANGED * skb.meta.nodes or not all(stay):
         return Job
-    return partial(_Update, skb=skb, changed=dict(sorted(changed.items())), edges=edges, losses=losses)
+    merged = {number: _over(skb, number, skb.documents[number], record) for number, record in sorted(changed.items())}
+    return partial(_Update, skb=skb, changed=merged, edges=edges, losses=losses)
 
 
 class _Update(Job):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -22,6 +21,7 @@ from pydantic_core import from_json, to_json
 
 from kbnav.errors import DamagedKB, DataError, KbnavError, UsageError
 from kbnav.knowledge.skb.schema import META, WORK, FileInfo
+from kbnav.runs.journal import locked
 
 Array = npt.NDArray[Any]
 Mode = Literal["r", "r+"]
@@ -201,11 +201,8 @@ def prepare(out: Path) -> bool:
 @contextmanager
 def only_builder(out: Path) -> Iterator[None]:
     """Hold the folder's lock. Raises UsageError where another process has it."""
-    with (out / LOCK).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(f"{out} is being built by another process") from error
+    (out / LOCK).touch()
+    with locked(out / LOCK, f"{out} is being built by another process"):
         yield
 
 
@@ -229,13 +226,6 @@ def forget(out: Path, *, made: bool) -> None:
 def remove_unused(out: Path, used: str) -> None:
     """Delete the data of earlier builds that no process has open."""
     for folder in out.glob("data-*"):
-        if folder.name == used:
-            continue
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder)
-        except BlockingIOError:
-            continue  # a reader has it; the next build tries again
-        finally:
-            os.close(handle)
+        if folder.name != used:
+            with suppress(BlockingIOError), locked(folder):  # where a reader has it, the next build tries again
+                shutil.rmtree(folder)

@@ -17,11 +17,13 @@ from kbnav.knowledge.skb.build import Options, Updated, build, job_of
 from kbnav.knowledge.skb.files import Array, file_info, only_builder, remove_unused
 from kbnav.knowledge.skb.graph import edge_key, edges_of
 from kbnav.knowledge.skb.importers.recipe import Recipe
+from kbnav.knowledge.skb.importers.values import DATE, NUMBER, kind_of
 from kbnav.knowledge.skb.schema import Dropped, Losses, Meta, Progress, Source, is_lance, no_progress, read_meta
 from kbnav.knowledge.skb.store import SKB
 
 _BARE = Options(text=False, vectors=False, sparql=False)
-_SAMPLED = 50
+_SAMPLED, _READ = 50, 1_000
+"""Nodes of a type whose fields are told, and whose values are read before an update."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,23 @@ def _check_files(path: Path, progress: Progress) -> list[str]:
     return faults
 
 
+def tried(recipe: Recipe, *, progress: Progress = no_progress) -> Meta:
+    """What a build would say of its nodes and edges, without making one. Raises as ``build``."""
+    with TemporaryDirectory(prefix="kbnav-") as folder:
+        return build(_tried(recipe, Path(folder)).source(), Path(folder) / "skb", _BARE, progress=progress)
+
+
+def _kinds(skb: SKB) -> dict[tuple[str, str], str]:
+    """By type and field whether the values of its first nodes are all numbers, or all dates."""
+    found = dict[tuple[str, str], set[str]]()
+    for kind in skb.type_names:
+        first, last = skb.type_range(kind)
+        for node in range(first, min(last, first + _READ)):
+            for name, value in skb.documents[node].items():
+                found.setdefault((kind, name), set()).update({kind_of(value)} - {""})
+    return {key: kinds.pop() for key, kinds in found.items() if kinds in ({NUMBER}, {DATE})}
+
+
 def _tried(recipe: Recipe, folder: Path) -> Recipe:
     """The same, with lines that cannot be read put into a folder."""
     updates = tuple(_tried(one, folder) for one in recipe.updates)
@@ -142,45 +161,49 @@ def _tried(recipe: Recipe, folder: Path) -> Recipe:
 
 
 @contextmanager
-def _reread(path: Path, meta: Meta, aside: Path | None = None) -> Iterator[Source]:
-    """What an SKB's files say now, with its updates over it; lines that cannot be read go into the folder ``aside``."""
-    if not meta.recipe:
+def _reread(path: Path, old: SKB, *, skip: bool, aside: Path | None = None) -> Iterator[Source]:
+    """What an SKB's files say now, with its updates over it.
+
+    Lines that cannot be read are left out with ``skip``; those that are left out go into the folder ``aside``.
+    """
+    if not old.meta.recipe:
         raise UsageError(f"{path} does not know its files: give the changed records with --nodes and --edges")
-    here = Recipe.model_validate(meta.recipe).moved(path, Path())
+    here, kinds = Recipe.model_validate(old.meta.recipe).moved(path, Path()), _kinds(old)
     with ExitStack() as opened:
         folder = Path(opened.enter_context(TemporaryDirectory(prefix="kbnav-")))
+        here = here.skipping(path) if skip else here
         here = _tried(here, aside) if aside else here
-        source = here.source()
+        source = here.source(kinds)
         for number, layer in enumerate(here.updates):
             build(source, folder / str(number), _BARE)
-            source = Updated(opened.enter_context(SKB.open(folder / str(number))), layer.source(), whole=True)
+            source = Updated(opened.enter_context(SKB.open(folder / str(number))), layer.source(kinds), whole=True)
         yield source
 
 
-def update_again(path: Path, options: Options, *, progress: Progress = no_progress) -> Meta:
+def update_again(path: Path, options: Options, *, skip: bool = False, progress: Progress = no_progress) -> Meta:
     """Read the files that an SKB was built from again, in the same way; what they no longer have is deleted.
 
-    Records of later updates are read again after them. Raises as ``update``, and UsageError where the SKB does not
-    know its files or they are gone.
+    Records of later updates are read again after them. With ``skip`` what cannot be read is left out, and put into
+    files beside the SKB. Raises as ``update``, and UsageError where the SKB does not know its files or they are gone.
     """
     meta = read_meta(path)
     _refuse_other_encoder(path, meta, options)
     previous = path / meta.data
-    with _reread(path, meta) as source:
+    with SKB.open(path) as old, _reread(path, old, skip=skip) as source:
         return build(source, path, options, name=meta.name, previous=previous, recipe=meta.recipe, progress=progress)
 
 
-def difference(path: Path, records: Recipe | None = None) -> dict[str, Dropped]:
+def difference(path: Path, records: Recipe | None = None, *, skip: bool = False) -> dict[str, Dropped]:
     """What an update would change, with examples: ``records``, or else the files of the SKB read again.
 
-    Nothing is written. Raises as ``update_again``.
+    Nothing is written; ``skip`` is that of ``update_again``. Raises as that.
     """
     losses = Losses()
     with ExitStack() as opened:
         folder = Path(opened.enter_context(TemporaryDirectory(prefix="kbnav-")))
         old = opened.enter_context(SKB.open(path))
-        over = Updated(old, _tried(records, folder).source()) if records else None
-        source: Source = over or opened.enter_context(_reread(path, old.meta, folder))
+        over = Updated(old, _tried(records, folder).source(_kinds(old))) if records else None
+        source: Source = over or opened.enter_context(_reread(path, old, skip=skip, aside=folder))
         build(source, folder / "new", _BARE)
         new = opened.enter_context(SKB.open(folder / "new"))
         fields = set[tuple[str, str]]()
@@ -232,8 +255,9 @@ def _refuse_other_encoder(path: Path, meta: Meta, options: Options) -> None:
 def update(path: Path, records: Source | Recipe, options: Options, *, progress: Progress = no_progress) -> Meta:
     """Add the nodes and edges of ``records`` to an SKB, and take away those that it marks as deleted.
 
-    The record of a node whose id is there already takes the old one's place, but keeps its type where it has none; the
-    edges of a node that is deleted go with it.
+    The record of a node whose id is there already changes what it names: name, type, and each of its fields. The edges
+    of a node that is deleted go with it. A cell of a table that is no number or date, where the SKB has those, cannot
+    be read.
     What is new is built beside the data in use and put in its place in one step. Where nodes get new documents or
     names, and none comes, goes or changes its type, the rest is taken over; else all is built anew but vectors of texts
     that did not change. Without any records the indexes alone are built anew. Raises DataError, and UsageError where
@@ -245,7 +269,7 @@ def update(path: Path, records: Source | Recipe, options: Options, *, progress: 
         if isinstance(records, Recipe) and skb.meta.recipe:
             moved = records.moved(Path(), path).model_dump(mode="json", exclude_defaults=True)
             recipe = {**skb.meta.recipe, "updates": [*skb.meta.recipe.get("updates", ()), moved]}
-        source = records.source() if isinstance(records, Recipe) else records
+        source = records.source(_kinds(skb)) if isinstance(records, Recipe) else records
         meta = build(
             Updated(skb, source),
             path,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from pydantic import Field, ValidationError
 
 from kbnav.answers.tables import encodable
 from kbnav.errors import DataError, UsageError
-from kbnav.runs.journal import Strict
+from kbnav.runs.journal import Strict, first_problem, write_whole
 from kbnav.settings.plugins import did_you_mean
 
 if TYPE_CHECKING:
@@ -219,20 +218,14 @@ def read_meta(folder: Path) -> Meta:
     try:
         return Meta.model_validate(document)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise DataError(f"{path}: {'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from error
+        raise DataError(f"{path}: {first_problem(error)}") from error
 
 
 def write_meta(folder: Path, meta: Meta) -> None:
     """Put ``meta.json`` in place in one step: a reader sees the old file or the new one."""
     document = meta.model_dump(mode="json")
     document["checksum"] = _checksum(document)
-    new = folder / f"{META}.new"
-    with new.open("w", encoding="utf-8") as file:
-        json.dump(document, file, ensure_ascii=False, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(folder / META)
+    write_whole(folder / META, json.dumps(document, ensure_ascii=False, indent=1))
 
 
 def _checksum(document: Mapping[str, object]) -> str:

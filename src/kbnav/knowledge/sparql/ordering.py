@@ -368,13 +368,7 @@ class _Ordering:
 
     def _steps(self, pattern: Pattern) -> list[_Part]:
         subject, last = (self._new(end) if end.startswith("_:") else end for end in (pattern.subject, pattern.object))
-        paths: Sequence[tuple[Path | str, bool]]
-        paths = [(pattern.verb, False)] if isinstance(pattern.verb, str) else pattern.verb.steps()
-        ends = [subject, *(self._new() for _ in paths[1:]), last]
-        steps = [
-            Pattern(end, path, start) if turned else Pattern(start, path, end)
-            for (path, turned), start, end in zip(paths, ends, ends[1:], strict=False)
-        ]
+        steps = Pattern(subject, pattern.verb, last).apart(iter(self._new, None))
         return [_Part(frozenset(one.variables), one) for one in steps]
 
     def _new(self, blank: str = "") -> str:

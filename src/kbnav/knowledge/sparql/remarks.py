@@ -24,7 +24,6 @@ from kbnav.knowledge.sparql.syntax import (
     is_variable,
     parse_query,
     read_query,
-    visible,
 )
 from kbnav.knowledge.sparql.tokens import edited, tokenize
 from kbnav.knowledge.sparql.vocabulary import (
@@ -53,8 +52,6 @@ _AKIN = 5
 """How many times as many things a pattern may have without a condition that the question perhaps did not need."""
 _OTHERS = 8
 """Other forms of a pattern that are counted."""
-_PATHS = 20_000
-"""Things up to which a path of any length is counted."""
 _CONDITION = 80
 """Characters of a condition by which it is named."""
 _POINT_IN_TIME = "P585"
@@ -161,82 +158,6 @@ def remarks(
         with suppress(TellModel):
             found += tell()
     return found
-
-
-def loose_optional(query: str) -> str:
-    """A warning of what multiplies rows, empty where nothing does: what is joined by no variable that has a value.
-
-    An OPTIONAL that shares none with what stands before it is joined to all of that, whatever stands behind it; and
-    what shares only one that an OPTIONAL left unbound is joined to everything there.
-    """
-    try:
-        groups = read_query(query).groups
-    except QuerySyntaxError:
-        return ""
-    for group in groups:
-        before, sure = set[str](), set[str]()
-        for element in group.elements:
-            inner, optional = set(visible(element)), isinstance(element, Nested) and element.kind == "OPTIONAL"
-            text = " ".join(element.place.of(query).split())
-            if optional and before and inner and not before & inner:
-                later = inner & {name for one in group.elements for name in visible(one) if one is not element}
-                move = f": put it behind what binds {', '.join(sorted(later))}" if later else ""
-                return f"(`{text}` shares no variable with what stands before it, and multiplies the rows{move}.)\n"
-            shared = before & inner
-            if shared and sure and not shared & sure and (optional or isinstance(element, Triples)) and inner - shared:
-                one = ", ".join(sorted(shared))
-                return (
-                    f"(`{text}` hangs on {one}, which the OPTIONAL before it may leave unbound; then it matches "
-                    "everything: put it inside that OPTIONAL.)\n"
-                )
-            before |= inner
-            sure |= set() if optional else inner
-    return ""
-
-
-def begin_with(query: str, run: RunQuery) -> str:
-    """What a stopped query with several paths of any length should begin with; empty where it has not several.
-
-    It is the path with a known end that leads to the fewest things; they are counted with ``run``, as of ``remarks``.
-    """
-    try:
-        read = read_query(query)
-    except QuerySyntaxError:
-        return ""
-    number, known = 0, list[str]()
-    for pattern in (
-        one
-        for group in read.groups
-        for element in group.elements
-        if isinstance(element, Triples)
-        for one in element.patterns
-    ):
-        steps = pattern.verb.steps() if isinstance(pattern.verb, Path) else []
-        for place, (step, back) in enumerate(steps):
-            if step.kind not in ("*", "+"):
-                continue
-            number += 1
-            path = f"^({step.text()})" if back else step.text()
-            if place == len(steps) - 1 and not is_variable(pattern.object):
-                known.append(f"?begin {path} {pattern.object}")
-            elif place == 0 and not is_variable(pattern.subject):
-                known.append(f"{pattern.subject} {path} ?begin")
-    if number < 2 or not known:
-        return ""
-    sizes = dict[str, int]()
-    for text in dict.fromkeys(known):
-        first = f"SELECT DISTINCT ?begin WHERE {{ {text} }} LIMIT {_PATHS + 1}"
-        with suppress(TellModel):
-            count = run(f"{read.prologue}SELECT (COUNT(*) AS ?count) WHERE {{ {{ {first} }} }}").rows[0][0]
-            sizes[text] = int(count.value) if count else 0
-    if not sizes:
-        return ""
-    text = min(sizes, key=lambda one: sizes[one])
-    size = f"{sizes[text]:,}" if sizes[text] <= _PATHS else f"more than {_PATHS:,}"
-    return (
-        f"Of its {number} paths of any length `{text}` leads to the fewest ({size}): begin with "
-        f"`{{ SELECT DISTINCT ?begin WHERE {{ {text} }} }}`, then what links to ?begin, and the other paths last."
-    )
 
 
 def units_query(query: str, words: Vocabulary) -> str:

@@ -8,10 +8,10 @@ sixth of WikiWebQuestions' (no full stops), and takes fifty times as long.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import count
+from itertools import count, islice
 from operator import attrgetter
 from typing import Literal
 
@@ -73,6 +73,14 @@ class Pattern:
         """Its variables, as ``?name``, in the order they are written; blank nodes are none."""
         verb = self.verb if isinstance(self.verb, str) else ""
         return tuple("?" + part[1:] for part in (self.subject, verb, self.object) if is_variable(part))
+
+    def apart(self, between: Iterator[str]) -> list[Pattern]:
+        """A pattern for each step of its path, forwards; ``between`` them are new variables."""
+        steps: Sequence[tuple[Path | str, bool]]
+        steps = [(self.verb, False)] if isinstance(self.verb, str) else self.verb.steps()
+        ends = [self.subject, *islice(between, len(steps) - 1), self.object]
+        placed = zip(steps, ends, ends[1:], strict=False)
+        return [Pattern(end, step, start) if back else Pattern(start, step, end) for (step, back), start, end in placed]
 
     def text(self) -> str:
         """The pattern as SPARQL."""

@@ -20,7 +20,7 @@ from kbnav.knowledge.wikidata.mirror.mirror import Mirror, run_query
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.knowledge.wikidata.mirror.store import FORMAT, META, NAMES, open_store, read_info
 from kbnav.knowledge.wikidata.mirror.vocabulary import OF_WIKIDATA
-from kbnav.knowledge.work_folder import exchanged
+from kbnav.runs.journal import exchanged
 
 LINE = '<http://www.wikidata.org/entity/Q1> <http://www.w3.org/2000/01/rdf-schema#label> "{}"@en .\n'
 

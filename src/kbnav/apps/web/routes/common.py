@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
@@ -18,7 +18,9 @@ from kbnav.apps.web.queue import RunQueue
 from kbnav.apps.web.service import Served, Service
 from kbnav.apps.web.store import AWAY, Session, Store, StoredRun
 from kbnav.errors import DatabaseAway, Overdue
+from kbnav.knowledge.skb.kb import as_skb
 from kbnav.settings.model import Settings
+from kbnav.settings.systems import SystemEntry
 
 T = TypeVar("T")
 
@@ -112,6 +114,29 @@ def shared_run(share_id: str, parts: ChatOf) -> StoredRun:
 OwnSession = Annotated[Session, Depends(own_session)]
 OwnRun = Annotated[StoredRun, Depends(own_run)]
 SharedRun = Annotated[StoredRun, Depends(shared_run)]
+
+
+def offered(parts: ChatParts, visitor: Visitor | None, kb: str = "") -> dict[str, Any]:
+    """What can be asked: all knowledge bases, or one, with what is known of each and its systems; models; by whom."""
+    service = parts.service
+    kbs = [_offered_kb(one, service.systems(one)) for one in service.kbs.values() if kb in ("", one.key)]
+    return {"kbs": kbs, "models": service.models, "user": visitor.name if visitor else ""}
+
+
+def _offered_kb(served: Served, systems: Sequence[SystemEntry]) -> dict[str, Any]:
+    mirror = served.kb.state().get("mirror", {})
+    return {
+        "key": served.key,
+        "systems": [one.name for one in systems],
+        "about": [{"name": one.name, "about": one.about, "needs": one.needs, "uses": one.uses} for one in systems],
+        "rankings": [one.name for one in systems if one.kind == "retriever"],
+        "name": "Wikidata" if served.link("Q1").startswith("https://www.wikidata.org/") else served.key,
+        "explore": served.explore() if served.is_skb else "",
+        "types": as_skb(served.kb, "the page").skb.type_names if served.is_skb else (),
+        "entities": mirror.get("entities", 0),
+        "taken": mirror.get("newest", "")[:10],
+        "seconds": served.settings.limits.query_timeout,
+    }
 
 
 def reader_of(request: Request) -> str:

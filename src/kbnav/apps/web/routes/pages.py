@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -13,11 +12,17 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 from kbnav.answers.question import LONGEST_QUESTION
 from kbnav.apps.web.auth import COOKIE, Identities, Visitor, cookie_header
 from kbnav.apps.web.rendering import form_of, page
-from kbnav.apps.web.routes.common import REFUSALS, ChatOf, ChatParts, OwnSession, SharedRun, VisitorOf, finished
-from kbnav.apps.web.service import Served
-from kbnav.knowledge.skb.kb import as_skb
+from kbnav.apps.web.routes.common import (
+    REFUSALS,
+    ChatOf,
+    ChatParts,
+    OwnSession,
+    SharedRun,
+    VisitorOf,
+    finished,
+    offered,
+)
 from kbnav.runs.trajectory import versions
-from kbnav.settings.systems import SystemEntry
 
 login_router = APIRouter(include_in_schema=False)
 """What every server of pages has."""
@@ -117,51 +122,20 @@ def _front_page(
     embed: bool = False,
 ) -> HTMLResponse:  # fmt: skip
     """The chat page: empty, on a session, on a run of ``kb`` that is shared; or that there is nothing to ask."""
-    service = parts.service
-    kbs = [one for one in service.kbs.values() if kb in ("", one.key)]
-    if not share and not kbs:
-        absent = [parts.hide.hidden(f"{key}: {why}") for key, why in service.absent.items()]
+    if not share and not parts.service.kbs:
+        absent = [parts.hide.hidden(f"{key}: {why}") for key, why in parts.service.absent.items()]
         return page(request, "closed.html", 503, absent=absent)
-    offered: dict[str, Any] = {
-        "kbs": [_choice(one, service.systems(one)) for one in kbs],
-        "models": service.models,
-        "session": session,
-        "share": share,
-        "user": visitor.name if visitor else "",
-    }
+    given = offered(parts, visitor, kb)
     return page(
         request,
         "page.html",
-        offered=json.dumps(offered),
-        **offered,
+        offered=json.dumps({**given, "session": session, "share": share}),
+        **given,
+        kb=kb,
+        share=share,
         embed=embed,
         version=versions()["kbnav"],
-        about=_name(kbs[0]) if kbs else kb,
-        copy=bool(kbs) and "mirror" in kbs[0].kb.state(),
-        explore=any(one.is_skb for one in kbs),
     )
-
-
-def _name(served: Served) -> str:
-    """What a visitor calls a knowledge base."""
-    return "Wikidata" if served.link("Q1").startswith("https://www.wikidata.org/") else served.key
-
-
-def _choice(served: Served, systems: Sequence[SystemEntry]) -> dict[str, Any]:
-    """What the page needs to know of a knowledge base."""
-    mirror = served.kb.state().get("mirror", {})
-    return {
-        "key": served.key,
-        "systems": [one.name for one in systems],
-        "about": {one.name: one.about for one in systems},
-        "rankings": [one.name for one in systems if one.kind == "retriever"],
-        "name": _name(served),
-        "explore": served.explore() if served.is_skb else "",
-        "types": as_skb(served.kb, "the page").skb.type_names if served.is_skb else (),
-        "entities": mirror.get("entities", 0),
-        "taken": mirror.get("newest", "")[:10],
-        "seconds": served.settings.limits.query_timeout,
-    }
 
 
 @router.get("/api")

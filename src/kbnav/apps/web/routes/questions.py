@@ -30,6 +30,7 @@ from kbnav.apps.web.routes.common import (
     SharedRun,
     VisitorOf,
     finished,
+    offered,
     sse,
     sse_event,
 )
@@ -122,19 +123,7 @@ def _run_data(parts: ChatParts, run: StoredRun, before: int = 0) -> RunData:
 @router.get("/options")
 def options(parts: ChatOf, visitor: VisitorOf) -> dict[str, Any]:
     """Knowledge bases, systems and models to choose from; of a system what it does, needs and is better with."""
-    service = parts.service
-    kbs = [
-        {
-            "key": kb.key,
-            "systems": [one.name for one in service.systems(kb)],
-            "about": [
-                {"name": one.name, "about": one.about, "needs": one.needs, "uses": one.uses}
-                for one in service.systems(kb)
-            ],
-        }
-        for kb in service.kbs.values()
-    ]
-    return {"kbs": kbs, "models": service.models, "user": visitor.name}
+    return offered(parts, visitor)
 
 
 @router.post("/ask")
@@ -154,10 +143,10 @@ def sessions(parts: ChatOf, visitor: VisitorOf, find: Annotated[str, Query(max_l
 
 
 @router.post("/sessions", status_code=201)
-def new_session(choice: Choice, parts: ChatOf, visitor: VisitorOf) -> SessionData:
+async def new_session(choice: Choice, parts: ChatOf, visitor: VisitorOf) -> SessionData:
     """Begin a session with one system on one knowledge base."""
-    kb, system, model = parts.service.chosen(choice.kb, choice.system, choice.model)
-    return SessionData.model_validate(parts.store.add_session(visitor.owner, kb, system, model))
+    chosen = parts.service.chosen(choice.kb, choice.system, choice.model)
+    return SessionData.model_validate(await asyncio.to_thread(parts.store.add_session, visitor.owner, *chosen))
 
 
 @router.get("/sessions/{session_id}")
@@ -210,10 +199,11 @@ def _exported(parts: ChatParts, found: Session, form: SessionForm) -> bytes:
 
 
 @router.post("/sessions/{session_id}/questions", status_code=202)
-def ask_next(found: OwnSession, asked: Next, parts: ChatOf) -> RunData:
+async def ask_next(found: OwnSession, asked: Next, parts: ChatOf) -> RunData:
     """Ask the next question of a session; it knows the earlier ones."""
     choice = parts.service.chosen(found.kb, asked.system or found.system, asked.model or found.model)
-    return _run_data(parts, parts.queue.ask(found.owner, asked.question, choice, session=found.id))
+    run = await asyncio.to_thread(parts.queue.ask, found.owner, asked.question, choice, session=found.id)
+    return RunData(**vars(run), events=[])
 
 
 @router.get("/runs/{run_id}")

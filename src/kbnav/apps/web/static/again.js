@@ -8,9 +8,9 @@ const ABOUT = 70; // characters of what is said of a system
 /** Buttons below an answer; the page hears of a press by the events `again` and `edit`. */
 export function againButtons(run, offered) {
   const tell = (kind, detail) => document.dispatchEvent(new CustomEvent(kind, { detail: { question: run.question, ...detail } }));
-  const systems = offered.kbs.find((one) => one.key === run.kb)?.systems || [];
-  const about = ({ system }) => offered.kbs.find((one) => one.key === run.kb)?.about[system]?.slice(0, ABOUT);
-  const others = systems.flatMap((system) => offered.models.map((model) => ({ system, model })))
+  const base = offered.kbs.find((one) => one.key === run.kb);
+  const about = ({ system }) => base.about.find((one) => one.name === system).about.slice(0, ABOUT);
+  const others = (base?.systems ?? []).flatMap((system) => offered.models.map((model) => ({ system, model })))
     .filter((one) => one.system !== run.system || one.model !== run.model);
   const select = h("select", { class: "other", "aria-label": t("again.other"), title: t("again.about"), onchange: () => {
     const chosen = others[select.selectedIndex - 1];

@@ -51,13 +51,18 @@ class Chat {
     return offered.kbs.find((one) => one.key === this.kb.value);
   }
 
-  options(select, names, chosen, about = {}) {
-    const option = (name) => h("option", { value: name, selected: name === chosen, title: about[name] }, select === this.kb ? this.called(name) : name);
+  /** What one of the choices does, where it is a system. */
+  about(select, name) {
+    return (select === this.system && this.base.about.find((one) => one.name === name)?.about) || "";
+  }
+
+  options(select, names, chosen) {
+    const option = (name) => h("option", { value: name, selected: name === chosen, title: this.about(select, name) }, select === this.kb ? this.called(name) : name);
     const ranks = select === this.system ? names.filter((name) => this.base.rankings.includes(name)) : [];
     const answers = names.filter((name) => !ranks.includes(name));
     const group = (label, some) => h("optgroup", { label }, some.map(option));
     select.replaceChildren(...(ranks.length && answers.length ? [group(t("choice.agents"), answers), group(t("choice.rankings"), ranks)] : names.map(option)));
-    select.title = about[select.value] || "";
+    select.title = this.about(select, select.value);
   }
 
   /** What a visitor calls a knowledge base; its key too where two are called the same. */
@@ -69,7 +74,7 @@ class Chat {
   /** The choices of a session; the first of each without one. */
   fillChoice({ kb, system, model } = {}) {
     this.options(this.kb, offered.kbs.map((one) => one.key), kb);
-    this.options(this.system, this.base.systems, system, this.base.about);
+    this.options(this.system, this.base.systems, system);
     this.options(this.model, offered.models, model);
     this.kb.parentElement.hidden = offered.kbs.length < 2;
     this.lookAround();
@@ -84,12 +89,12 @@ class Chat {
 
   listen() {
     this.kb.addEventListener("change", () => {
-      this.options(this.system, this.base.systems, undefined, this.base.about);
+      this.options(this.system, this.base.systems);
       this.lookAround();
       this.leave();
     });
     for (const select of [this.system, this.model]) select.addEventListener("change", () => this.leave());
-    this.system.addEventListener("change", () => (this.system.title = this.base.about[this.system.value] || ""));
+    this.system.addEventListener("change", () => (this.system.title = this.about(this.system, this.system.value)));
     this.ask.addEventListener("submit", (event) => {
       event.preventDefault();
       this.put(this.question.value);
@@ -120,6 +125,11 @@ class Chat {
         event.preventDefault();
         this.put(this.question.value);
       }
+      if (event.key === "ArrowUp" && !this.question.value && this.views.length) {
+        event.preventDefault();
+        this.question.value = this.views.at(-1).run.question;
+        this.grow();
+      }
     });
     document.addEventListener("keydown", (event) => {
       const typing = event.target.closest?.("input, textarea, select");
@@ -145,6 +155,7 @@ class Chat {
 
   /** Nothing is shown, and what is asked next stands below. */
   clear() {
+    this.views = [];
     this.question.placeholder = t("ask.follow");
     runs.after(this.ask);
     runs.replaceChildren();
@@ -237,6 +248,8 @@ class Chat {
   show(run) {
     const view = new RunView(run, offered, (question) => this.put(question), () => this.holds(run.kb, run.question));
     runs.append(view.element);
+    this.views.push(view);
+    this.invite();
     if (!view.done) {
       const last = run.events.length ? run.events.at(-1).id : 0;
       const close = listen(run.id, last, (event) => this.heard(view, event));
@@ -245,11 +258,20 @@ class Chat {
     return view;
   }
 
+  /** What the box is for: a follow-up, and where rules did not answer the last question, of which one before it. */
+  invite() {
+    const asked = [...this.views].reverse();
+    const [last, from] = [asked[0], asked.find((view) => view.answered)];
+    const lost = last?.done && !last.answered && last.run.model === "offline";
+    this.question.placeholder = !lost ? t("ask.follow") : from ? t("ask.from", { question: from.run.question }) : t("ask.another");
+  }
+
   heard(view, event) {
     if (event.kind === "lost") return showLost(event);
     hideLost();
     const said = view.apply(event);
     if (said) say(said);
+    this.invite();
     if (view.done && this.running?.view === view) {
       this.work(null);
       this.focus();

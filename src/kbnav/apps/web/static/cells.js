@@ -1,12 +1,13 @@
 // Cells of a result: numbers with separators, dates to their precision, entities with their ids, pictures as links.
 
 import { h, link } from "./dom.js";
-import { language, t } from "./text.js";
+import { language, number, t } from "./text.js";
 
 const FILE = /^https?:\/\/[^/]+\/(?:[^?#]*\/)?([^/?#]+\.(?:jpe?g|png|svg|gif|webp|tiff?))$/i;
+const POINT = /^point\s*\(\s*(\S+)\s+([^\s)]+)\s*\)$/i; // on Earth
 const DATE = /^([+-]?\d{1,12})(?:-(\d\d)(?:-(\d\d))?)?$/;
 
-const RANKED = { rank: t("rows.rank"), node: t("rows.node"), type: t("rows.type"), score: t("rows.score"), basis: t("rows.basis") };
+const RANKED = { rank: t("rows.rank"), node: t("rows.node"), type: t("rows.type"), value: t("rows.value"), score: t("rows.score"), basis: t("rows.basis") };
 
 /** What a column is called: by its variable, but for the usual one and those of a `ranking`. */
 export function columnName(name, ranking = false) {
@@ -41,13 +42,16 @@ function cell(value, yearOnly, open) {
 
 /** Latitude and longitude of a point. */
 export function pointOf(value) {
-  const [, lon, lat] = /\(\s*(\S+)\s+([^\s)]+)/.exec(value.text) || [];
+  const [, lon, lat] = POINT.exec(value.text) || [];
   return lon === undefined ? null : [Number(lat), Number(lon)];
 }
 
-/** A point in degrees, to some ten metres; "" where it is none. */
+/** A point in degrees, to some ten metres, with its directions; "" where it is none. */
 export function located(value) {
-  return pointOf(value)?.map((degrees) => Number(degrees.toFixed(4))).join(", ") ?? "";
+  const [north, south, east, west] = t("cell.directions").split(" ");
+  const told = (degrees, ahead, behind) => `${number(Math.abs(degrees), { maximumFractionDigits: 4 })}°\u00a0${degrees < 0 ? behind : ahead}`;
+  const [lat, lon] = pointOf(value) ?? [];
+  return lat === undefined ? "" : `${told(lat, north, south)}, ${told(lon, east, west)}`;
 }
 
 /** Whether a value is the address of a picture. */
@@ -65,11 +69,13 @@ export function fileName(href) {
   }
 }
 
-/** A text that is nothing but numbers and dates, each as a cell has it; one that may stand for a month or a year stays. */
+/** A text that is nothing but numbers, dates and points, or has these behind names, each as a cell has it; a date that may stand for a month or a year stays. */
 export function readable(text) {
   const [, list, rest] = /^(.*?)( … \(\+\d+\))?$/s.exec(text);
-  const shown = list.split(", ").map((part) => /^-?\d+(?:\.\d+)?$/.test(part) ? grouped(part) : /-\d\d-(?!01)\d\d$/.test(part) && DATE.test(part) ? dated(part) : null);
-  return shown.includes(null) ? text : shown.join(language === "zh" ? "、" : "; ") + (rest ?? "");
+  const one = (part) => /^-?\d+(?:\.\d+)?$/.test(part) ? grouped(part) : /-\d\d-(?!01)\d\d$/.test(part) && DATE.test(part) ? dated(part) : located({ text: part }) || null;
+  const shown = list.split(", ").map(one);
+  if (shown.includes(null)) return text.replace(/(?<=: )[^;]+(?=; |$)/g, (part) => one(part) ?? part);
+  return shown.join(language === "zh" ? "、" : "; ") + (rest ?? "");
 }
 
 /** Digits in groups, none of them changed; those of four, which may be years, are left alone. */

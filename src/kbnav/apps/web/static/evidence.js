@@ -31,7 +31,7 @@ function statement(one, copy, shown) {
     one.rank === "deprecated" && warning(t("evidence.deprecated")),
     one.rank === "preferred" && h("span", { class: "soft" }, ` ${t("evidence.preferred")}`),
     others.length > 0 && h("div", { class: "beside" }, t("evidence.beside"), " ", listed(others.map(cell))),
-    one.lower > 0 && h("div", { class: "beside" }, t("evidence.lower", { count: one.lower })),
+    one.lower.length > 0 && h("div", { class: "beside" }, t("evidence.lower"), " ", listed(one.lower.map(cell))),
     one.qualifiers.length > 0 && h("ul", { class: "qualifiers" }, one.qualifiers.map((pair) => h("li", {}, said(pair)))),
     one.statement && h("ul", { class: "qualifiers" }, one.references.length > 0
       ? one.references.map((pairs) => h("li", {}, t("evidence.reference"), " ", listed(pairs.map(said))))

@@ -2,7 +2,6 @@
 
 import { call } from "./client.js";
 import { h } from "./dom.js";
-import { icon } from "./menu.js";
 import { language, t } from "./text.js";
 
 const MOST = 8; // that are shown at first
@@ -25,20 +24,13 @@ export async function examplesOf(base) {
 /** A query whatever its variables are called, which they are in the reader's language. */
 export const shapeOf = (query) => query?.replace(/\?[\p{L}\p{N}_]+/gu, "?");
 
-/** Where something is from, on one line: by `rules` or not, of how large a copy and from when, and whether that is `part` of what may have more; nothing where none of these is known. */
-export function origin(base, { rules = false, part = false } = {}) {
+/** Where something is from, on one line: by `rules` or not, of how large a copy and from when, and that this is a part; nothing where none of these is known. */
+export function origin(base, { rules = false } = {}) {
   const date = base?.taken && new Date(base.taken).toLocaleDateString(language, { dateStyle: "long", timeZone: "UTC" });
   const copy = base?.entities > 0 && [t("copy.of", { n: base.entities }), date].filter(Boolean).join(", ");
   const told = [rules && h("span", { class: "rules", title: t("offline.about") }, t("offline.badge")), copy && h("span", {}, copy),
-    part && h("strong", { class: "part" }, icon("alert"), t("origin.part", { kb: base?.name }))].filter(Boolean);
+    copy && h("strong", { class: "part" }, t("origin.part", { kb: base.name }))].filter(Boolean);
   return told.length > 0 && h("p", { class: "soft origin" }, told.flatMap((one, place) => (place ? [" · ", one] : [one])));
-}
-
-/** Whether the whole may have more than a copy: of a query's number or first few, and of the things in a `result` of rows that its conditions are about. */
-export function isPart(base, query, result = null) {
-  const few = /\b(count|sum|avg|min|max)\s*\(|\border\s+by\b[^]*\blimit\s+(\d|10)\b/i.test(query);
-  const listed = () => result?.rows > 1 && result.columns.some((name) => new RegExp(`\\?${name}\\s+[\\w?(^]`, "u").test(query.slice(query.indexOf("{"))));
-  return base?.entities > 0 && (few || listed());
 }
 
 /** The first of each kind, `most` of them, as items of a list. */

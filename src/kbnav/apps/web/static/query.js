@@ -5,7 +5,7 @@ import { call, freshName } from "./client.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
 import { QueryEditor } from "./editor.js";
-import { isPart, origin } from "./examples.js";
+import { origin } from "./examples.js";
 import { laidOut } from "./layout.js";
 import { inWords, warning, withoutBrackets, withVariables } from "./readings.js";
 import { keep, kept, showResult } from "./result.js";
@@ -97,7 +97,7 @@ export class QueryView {
     this.changed();
     const shown = showResult(result, `/api/results/${encodeURIComponent(result.id)}`, t("query.label"), { query: this.editor.value, labelled: found.query_labelled, key: "view" });
     const hints = unnamed(result.columns, query).map((hint) => h("p", {}, hint));
-    this.shown.replaceChildren(absent(result.absence), hints.length ? warning(hints) : "", origin(this.base, { part: isPart(this.base, query) }) || "", shown.element, h("div", { class: "foot" }, shown.files, this.title && this.link));
+    this.shown.replaceChildren(absent(result.absence), hints.length ? warning(hints) : "", origin(this.base) || "", shown.element, h("div", { class: "foot" }, shown.files, this.title && this.link));
   }
 
   fail(error) {

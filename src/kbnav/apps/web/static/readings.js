@@ -48,6 +48,7 @@ const DOUBTS = {
   truth: () => t("doubt.truth"),
   count: () => t("doubt.count"),
   zero: () => t("doubt.zero"),
+  year: () => t("doubt.year"),
   choice: (about) => t("doubt.choice", { about }),
   one: (about) => t("doubt.one", { about }),
   order: (about) => t("doubt.order", { about }),

@@ -90,7 +90,8 @@ class ResultView {
     const views = viewsOf(this.kinds, this.result, rows);
     if (views.length < 2) return undefined;
     this.tabs.replaceChildren(...views.map((view) => h("button", { type: "button", "data-view": view, onclick: () => this.choose(view) }, t(NAMES[view]))));
-    return this.choose(views.includes(wanted) ? wanted : "table", true);
+    const usual = this.result.rows === 1 && this.kinds.join() === "point" ? "map" : "table"; // where something is
+    return this.choose(views.includes(wanted) ? wanted : usual, true);
   }
 
   /** Show a view; the page's address keeps it. */

@@ -7,9 +7,8 @@ import { readable } from "./cells.js";
 import { call } from "./client.js";
 import { copyButton } from "./copy.js";
 import { h, heading } from "./dom.js";
-import { isPart, origin } from "./examples.js";
-import { icon, menu } from "./menu.js";
-import { complain } from "./notices.js";
+import { origin } from "./examples.js";
+import { menu } from "./menu.js";
 import { QueryView } from "./query.js";
 import { doubts, inWords, understood } from "./readings.js";
 import { kept, showResult } from "./result.js";
@@ -32,6 +31,7 @@ export class RunView {
     this.ask = ask;
     this.holds = holds;
     this.done = false;
+    this.answered = false;
     this.steps = new Steps();
     this.awaited = new Awaited(thinking(run, offered), run.now - Date.now() / 1000);
     this.words = h("div", { class: "words" });
@@ -54,11 +54,15 @@ export class RunView {
     return told && h("p", { class: "soft" }, told);
   }
 
-  /** A result of one value says by itself what the words above it say. */
+  /** A result of one value says by itself what the words above it say; words that say more of it stand below it. */
   once(text) {
     const words = this.words.querySelector(".text");
-    const [said, year] = [words?.dataset.said, text.replace(/(-01){1,2}$/, "")];
+    const [said, year] = [words?.dataset.said ?? "", text.replace(/(-01){1,2}$/, "")];
     if (said === text || said === year || /^[✓✗]/.test(said)) words.hidden = true;
+    else if (said.split("; ").some((part) => part.endsWith(`: ${text}`))) {
+      words.className = "soft";
+      this.found.prepend(words);
+    }
   }
 
   /** What a screen reader is told of an event. */
@@ -117,6 +121,7 @@ export class RunView {
     this.over();
     this.steps.ended();
     const answer = event.answer;
+    this.answered = ["answered", "best effort"].includes(answer.status);
     this.steps.tell(this.spent(answer));
     const base = this.offered.share ? `/api/shared/${encodeURIComponent(this.offered.share)}` : answer.result && `/api/results/${encodeURIComponent(answer.result.id)}`;
     const head = HEADS[answer.status];
@@ -131,10 +136,10 @@ export class RunView {
     const result = answer.result && showResult(answer.result, base, this.run.question, { query: answer.query, labelled: answer.query_labelled, absence: answer.absence, key: this.offered.share ? "view" : this.run.id });
     this.found.replaceChildren(
       understood(answer.understood, this.ask, this.toldAs ? inWords(answer.query_words) : ""),
-      (result && origin(served, { rules: this.run.model === "offline", part: isPart(served, answer.query, answer.result) || answer.doubts?.some(({ kind }) => kind === "copy") })) || "",
-      (nothing && this.holds?.()) || "",
+      (result && origin(served, { rules: this.run.model === "offline" })) || "",
       result?.element ?? "",
-      answer.status === "stopped" ? "" : absent(answer.absence, answer.result?.columns.join() === "boolean"),
+      answer.status === "stopped" || (nothing && answer.note) ? "" : absent(answer.absence, answer.result?.columns.join() === "boolean"),
+      (nothing && this.holds?.()) || "",
       this.foot(answer.text, result),
       answer.query ? new QueryView(this.run, answer, this.offered).element : "",
       this.steps.element);
@@ -146,7 +151,7 @@ export class RunView {
     const parts = [t("run.how"), t("run.steps", { n: answer.actions ?? this.steps.calls.size })];
     if (answer.taken_back) parts.push(t("run.taken_back_count", { n: answer.taken_back }));
     if (answer.not_run) parts.push(t("run.not_run", { n: answer.not_run }));
-    if (answer.seconds !== undefined) parts.push(t("run.seconds", { n: Number(answer.seconds.toFixed(1)) }));
+    if (answer.seconds !== undefined) parts.push(t("run.seconds", { n: Math.max(0.1, Number(answer.seconds.toFixed(1))) }));
     if (answer.tokens?.prompt) parts.push(t("run.tokens", { n: answer.tokens.prompt + answer.tokens.completion }));
     if (typeof answer.cost === "number") parts.push(`$${answer.cost.toFixed(4)}`);
     return parts.join(" · ");
@@ -154,30 +159,38 @@ export class RunView {
 
   /** The answer to copy, a link to share, files, the question again; those who read a shared answer only take it along. */
   foot(text, result) {
-    const copy = text && copyButton(t("copy.answer"), () => text);
+    const copy = text && copyButton(t("copy.answer"), () => readable(text));
     if (this.offered.share) return h("div", { class: "foot" }, copy, result?.files);
-    const shared = h("div", { class: "share" });
-    const make = h("button", { type: "button", class: "primary", onclick: () => this.share(shared) }, t("share.make"));
-    const share = h("button", { type: "button", onclick: () => {
-      if (!shared.querySelector("a")) shared.replaceChildren(h("p", {}, t("share.about")), make);
-      make.focus();
-    } }, icon("share"), t("share.share"));
-    return h("div", { class: "foot" }, copy, share, result?.files,
-      menu(t("again.menu"), "more", againButtons(this.run, this.offered)), shared);
+    return h("div", { class: "foot" }, copy, this.sharing(), result?.files,
+      menu(t("again.menu"), "more", againButtons(this.run, this.offered)));
   }
 
-  /** Publish the answer, and show in a place its link and how it is taken back. */
-  async share(shared) {
+  /** A menu that says what sharing does and makes a link, or has the link and takes it back; its button says whether it is shared. */
+  sharing() {
+    const [label, place] = [h("span"), h("div", { class: "share" })];
     const path = `/api/runs/${encodeURIComponent(this.run.id)}/share`;
-    try {
-      const made = await call(path, "POST");
+    const copyLink = copyButton(t("copy.link"), () => place.querySelector("a").href);
+    const show = (...told) => {
+      const { share } = this.run;
       const view = kept(this.run.id) && `#view=${kept(this.run.id)}`;
-      const address = new URL(made.path + view, location.href).href;
-      const unshare = h("button", { type: "button", onclick: () => call(path, "DELETE").then(() => shared.replaceChildren(t("share.over")), (error) => complain(error.message)) }, t("share.unshare"));
-      shared.replaceChildren(h("a", { href: address, class: "shared-link" }, address), copyButton(t("copy.link"), () => address), copyButton(t("copy.embed"), () => `<iframe src="${new URL(`${made.path}?embed=1${view}`, location.href).href}" width="640" height="480"></iframe>`), unshare);
-    } catch (error) {
-      shared.textContent = error.message;
-    }
+      const address = (ending) => new URL(`/share/${share}${ending}${view}`, location.href).href;
+      label.textContent = t(share ? "share.shared" : "share.share");
+      place.replaceChildren(...told, ...(share
+        ? [h("a", { href: address(""), class: "shared-link" }, address("")), copyLink, copyButton(t("copy.embed"), () => `<iframe src="${address("?embed=1")}" width="640" height="480"></iframe>`), button("share.unshare", "DELETE", false)]
+        : [h("p", {}, t("share.about")), button("share.make", "POST", "primary")]));
+    };
+    const change = async (method) => {
+      try {
+        this.run.share = (await call(path, method))?.share;
+        show(...(this.run.share ? [] : [h("p", { role: "status" }, t("share.over"))]));
+        (this.run.share ? copyLink : place.querySelector("button")).focus();
+      } catch (error) {
+        show(h("p", { class: "problem" }, error.message));
+      }
+    };
+    const button = (name, method, kind) => h("button", { type: "button", class: kind, onclick: () => change(method) }, t(name));
+    label.textContent = t(this.run.share ? "share.shared" : "share.share");
+    return menu(label, "share", place, { onclick: () => show() });
   }
 }
 

@@ -69,6 +69,7 @@ export function asked(query) {
 export async function draw(view, place, { base, result, kinds, numbers, labelled }) {
   place.replaceChildren(h("p", { class: "soft" }, t("page.loading")));
   try {
+    await styled("/static/views.css");
     const wanted = Math.min(result.rows, MOST);
     const pages = await Promise.all(Array.from({ length: Math.ceil(wanted / PART) }, (_, at) => call(`${base}/rows?${new URLSearchParams({ start: at * PART, count: Math.min(PART, wanted - at * PART) })}`)));
     const data = { base, kinds, numbers, labelled, columns: result.columns, rows: pages.flatMap((page) => page.rows), total: result.rows };
@@ -98,7 +99,7 @@ function named(row, kinds) {
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
 async function drawMap({ rows, kinds }, box) {
-  const [{ default: L }, { land, borders }] = await Promise.all([import("./vendor/leaflet.js"), fetch("/static/vendor/land.json").then((response) => response.json()), styled()]);
+  const [{ default: L }, { land, borders }] = await Promise.all([import("./vendor/leaflet.js"), fetch("/static/vendor/land.json").then((response) => response.json()), styled("/static/vendor/leaflet.css")]);
   const at = kinds.indexOf("point");
   const map = L.map(box, { attributionControl: false, zoomSnap: 0.25, minZoom: 1, maxZoom: 14, maxBounds: [[-88, -220], [88, 220]] });
   const drawn = { interactive: false, renderer: L.svg({ padding: 1 }) };
@@ -150,9 +151,10 @@ function outlines(ring) {
   return [0, ...across].map((by) => [points.map(([lat, lon]) => [lat, lon + by])]);
 }
 
-function styled() {
-  if (document.getElementById("leaflet-style")) return undefined;
-  return new Promise((done) => document.head.append(h("link", { id: "leaflet-style", rel: "stylesheet", href: "/static/vendor/leaflet.css", onload: done, onerror: done })));
+/** Load a style sheet once. */
+function styled(href) {
+  if (document.querySelector(`link[href="${href}"]`)) return undefined;
+  return new Promise((done) => document.head.append(h("link", { rel: "stylesheet", href, onload: done, onerror: done })));
 }
 
 const quiet = Object.fromEntries(["level", "error", "warn", "info", "debug"].map((name) => [name, () => quiet])); // a logger
@@ -205,7 +207,7 @@ function drawChart({ columns, rows, kinds }, box) {
   const names = new Set(values.map((one) => one.name));
   const lines = timed >= 0 && (name < 0 || names.size < values.length);
   const whole = values.every((one) => Number.isInteger(one.y)) && { tickMinStep: 1 };
-  const axis = { title: columns[measured], tickCount: 8, ...whole, labelExpr: "replace(format(datum.value, abs(datum.value) < 1 ? '~g' : '~s'), 'G', 'B')" };
+  const axis = { title: columns[measured], tickCount: Math.min(8, Math.round(box.clientWidth / 60)), ...whole, labelExpr: "replace(format(datum.value, abs(datum.value) < 1 ? '~g' : '~s'), 'G', 'B')" };
   const y = { field: "y", type: "quantitative", axis };
   const label = t("chart.label", { x: columns[lines ? timed : name], y: columns[measured], n: lines ? values.length : names.size });
   if (lines) {
@@ -258,7 +260,8 @@ async function drawGraph({ base, columns, rows, numbers, labelled }, box) {
       { selector: "edge", style: { ...text, label: names.length > 1 ? "data(text)" : "", color: soft, "line-color": edge, "target-arrow-color": edge, "target-arrow-shape": "triangle", "curve-style": "bezier", "text-rotation": "autorotate", "text-background-opacity": 1, "text-background-padding": 2 } },
       ...kinds.map((name, place) => ({ selector: `edge[${equals("text", name)}]`, style: { "line-color": colour(KINDS[place]), "target-arrow-color": colour(KINDS[place]), "line-style": STROKES[place % STROKES.length] } }))],
     layout: { name: "fcose", animate: false, randomize: true, nodeSeparation: 60, idealEdgeLength: edges.length > 60 ? 60 : 90, nodeDimensionsIncludeLabels: true } });
-  const fit = fitted(graph, box, names.length > 1);
+  const hidden = h("span", { class: "soft", hidden: true }, t("graph.crowded"));
+  const fit = fitted(graph, box, names.length > 1, hidden);
   const zoom = (by) => graph.zoom({ level: graph.zoom() * by, renderedPosition: { x: box.clientWidth / 2, y: box.clientHeight / 2 } });
   const keys = { "+": () => zoom(1.25), "-": () => zoom(0.8), 0: fit, ArrowLeft: () => graph.panBy({ x: 40, y: 0 }), ArrowRight: () => graph.panBy({ x: -40, y: 0 }),
     ArrowUp: () => graph.panBy({ x: 0, y: 40 }), ArrowDown: () => graph.panBy({ x: 0, y: -40 }) };
@@ -270,7 +273,7 @@ async function drawGraph({ base, columns, rows, numbers, labelled }, box) {
   const button = (key, text, name) => h("button", { type: "button", title: t(name), "aria-label": t(name), onclick: keys[key] }, text);
   box.before(h("p", { class: "tools zoom" }, button("+", "+", "graph.nearer"), button("-", "−", "graph.farther"), button("0", t("graph.whole"), "graph.whole")));
   box.before(h("p", { class: "keys" }, groups.length > 1 && groups.filter((name) => !kinds.includes(name)).map((name) => h("span", {}, shape(SHAPES[groups.indexOf(name)]), " ", columnName(name))),
-    kinds.map((name, place) => h("span", { class: `link ${KINDS[place]} ${STROKES[place % STROKES.length]}` }, name, listed && groups.includes(name) && [" ", shape(SHAPES[groups.indexOf(name)])])), names.length > KINDS.length && "…"));
+    kinds.map((name, place) => h("span", { class: `link ${KINDS[place]} ${STROKES[place % STROKES.length]}` }, name, listed && groups.includes(name) && [" ", shape(SHAPES[groups.indexOf(name)])])), names.length > KINDS.length && "…", hidden));
   graph.on("mouseover", "node", ({ target }) => target.removeClass("crowded"));
   graph.on("tap", "node", ({ target }) => { // a finger is first told whose page it would open
     if (target.hasClass("crowded")) target.removeClass("crowded");
@@ -288,8 +291,8 @@ function loadedCytoscape() {
   return import("./vendor/cytoscape.js");
 }
 
-/** Fit a graph into its box, again whenever that changes and by what is returned; with the names of what has room, of its links too where they are `told`. */
-function fitted(graph, box, told) {
+/** Fit a graph into its box, again whenever that changes and by what is returned; with the names of what has room, of its links too where they are `told`; `hidden` is shown where a thing's has none. */
+function fitted(graph, box, told, hidden) {
   const first = new Map(graph.nodes().map((one) => [one, { ...one.position() }])); // as it was laid out
   const dot = DOT * Math.min(1, Math.sqrt(60 / first.size));
   const widest = () => Math.min(150, box.clientWidth / 4); // of names
@@ -345,6 +348,7 @@ function fitted(graph, box, told) {
       };
       one.toggleClass("crowded", !(one.isNode() ? NAMED : [""]).some(room));
     }
+    hidden.hidden = !graph.nodes(".crowded").length;
   };
   let waiting = 0;
   const sized = () => {

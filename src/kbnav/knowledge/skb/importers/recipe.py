@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -18,9 +19,6 @@ from kbnav.knowledge.skb.importers.files import Duplicates, Format, Given
 from kbnav.knowledge.skb.importers.tables import TableSource, mapped_from_file, of_graphs
 from kbnav.knowledge.skb.schema import EdgeArrays, EdgeRecord, Losses, NodeRecord, Source
 from kbnav.runs.journal import Strict
-
-"""Bytes that one record, pickle or tensor may take while an SKB is built."""
-
 
 _OTHER_EDGE = "edge of a type that was not asked for"
 
@@ -117,9 +115,21 @@ class Recipe(Strict):
         updates = tuple(one.moved(start, end) for one in self.updates)
         return self.model_copy(update={**paths, **single, "updates": updates})
 
-    def source(self) -> Source:
-        """What to build from, but for the updates. Raises UsageError, and DataError for a bad TOML file."""
-        return OfTypes(self._whole(), self.types) if self.types else self._whole()
+    def skipping(self, skb: Path, update: int = 0) -> Self:
+        """The same, but what cannot be read goes into a file beside the SKB, of its updates with their number."""
+        file = Path(f"{skb}.bad{f'-{update}' if update else ''}.jsonl")
+        layers = (one.skipping(skb, number) for number, one in enumerate(self.updates, 1))
+        return self.model_copy(update={"bad": self.bad or file, "updates": tuple(layers)})
+
+    def source(self, kinds: Mapping[tuple[str, str], str] | None = None) -> Source:
+        """What to build from, but for the updates; ``kinds`` as of a ``TableSource``.
+
+        Raises UsageError, and DataError for a bad TOML file.
+        """
+        whole = self._whole()
+        if kinds and isinstance(whole, TableSource):
+            whole = replace(whole, kinds=kinds)
+        return OfTypes(whole, self.types) if self.types else whole
 
     def _whole(self) -> Source:
         from kbnav.knowledge.skb.importers.amazon import AmazonSource

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -25,7 +24,7 @@ from pydantic import BeforeValidator, ValidationError, field_validator, model_va
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.importers.files import EDGES, JSON, NODES, Duplicates, Given, Origin, Reject
 from kbnav.knowledge.skb.importers.readers import ENDS, contents, records
-from kbnav.knowledge.skb.importers.values import Column, column_of
+from kbnav.knowledge.skb.importers.values import Column, column_as
 from kbnav.knowledge.skb.schema import (
     ALIAS_FIELDS,
     MEMORY,
@@ -34,7 +33,7 @@ from kbnav.knowledge.skb.schema import (
     NodeRecord,
     Style,
 )
-from kbnav.runs.journal import Strict
+from kbnav.runs.journal import Strict, first_problem, read_toml
 from kbnav.settings.plugins import did_you_mean
 
 TYPE_FIELDS = ("type", "kind")
@@ -137,8 +136,9 @@ class Table(_File):
         kind = self.type_column or next((one for one in TYPE_FIELDS if one in record), "")
         fields: dict[str, Any] = {}
         for key in self.fields(record):
-            column = columns.get(key) or Column(dict(self.rename).get(key, key))
-            fields[column.name] = column.value(record.get(key))
+            if key in record:
+                column = columns.get(key) or Column(dict(self.rename).get(key, key))
+                fields[column.name] = column.value(record[key])
         deleted = cell_text(record.get(DELETED)).lower()
         if deleted in ("", "false", "true"):  # else it is a field like any other
             fields.pop(DELETED, None)
@@ -205,8 +205,8 @@ class TableSource:
     duplicates: Duplicates = Duplicates.first
     bad: Path | None = None
     """File for lines that cannot be read, with their reasons; None: such a line ends the build."""
-    rows: int | None = None
-    """Rows of a file that are read; None: all."""
+    kinds: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """By type and field what an SKB that is updated has there, as of ``kind_of``: other cells cannot be read."""
 
     @property
     def _tables(self) -> list[Table]:
@@ -315,7 +315,8 @@ class TableSource:
         kept = {*table.raw, *self.alias_fields, DELETED}
         names = [name for name in (table.fields(rows[0]) if rows else ()) if name not in kept]
         called = {name: name for name in names} | dict(table.rename)
-        return {name: column_of(called[name], [row.get(name) for row in rows]) for name in names}
+        kinds = {key: kind for (of, key), kind in self.kinds.items() if table.type in ("", of)}
+        return {name: column_as(called[name], [row.get(name) for row in rows], kinds) for name in names}
 
     def _first(self, given: Table | Links) -> list[Record]:
         def passed(_error: DataError, _line: str) -> None:
@@ -324,14 +325,6 @@ class TableSource:
         found = (record for one in given.file.matching() for _, record in records(one, self.memory, passed))
         return list(map(given.without_empty, islice(found, _SAMPLED)))
 
-    def check(self) -> Counter[str]:
-        """Raise what would end a build at the first rows of a file; returns the ids that more than one has, counted."""
-        first = replace(self, rows=_SAMPLED)
-        for read in (first._taken(None), first.edges(None)):
-            deque[Any](read, maxlen=0)
-        ids = Counter(table.id_of(row) for table in self._tables for row in first._rows(table, None))
-        return Counter({one: count for one, count in ids.items() if one and count > 1})
-
     def described(self) -> Iterator[tuple[Origin, dict[str, tuple[str, list[Any]]]]]:
         """Each file with its columns as documents call them: the type and three values, even if a build would stop."""
         files: list[Table | Links] = [*self._tables, *self._links]
@@ -339,15 +332,12 @@ class TableSource:
             columns, found = self._columns(one) if isinstance(one, Table) else {}, {}
             called = dict(one.rename) if isinstance(one, Table) else {}
             rows = self._first(one)
-            kept = (one.of(rows[0]).named if isinstance(one, Links) else one.text and one.named) if rows else ()
             for name in dict.fromkeys(key for row in rows for key in row):
                 column = columns.get(name) or Column(called.get(name, name))
                 values = [column.value(row[name]) for row in rows if row.get(name) not in (None, "")]
                 kinds = sorted({type(value).__name__ for value in values} - {"str"})
-                kind = column.says if column.way or column.why else " or ".join(kinds)
-                lost = kept and name not in (*kept, DELETED)
-                why = f", not kept{': links have no fields' if isinstance(one, Links) else ''}" if lost else ""
-                found[column.name] = (kind or ("text" if values else "empty")) + why, values[:3]
+                kind = column.says or " or ".join(kinds) or ("text" if values else "empty")
+                found[column.name] = kind, values[:3]
             yield one.file, found
 
     def _prefixes(self) -> dict[str, str]:
@@ -365,18 +355,20 @@ class TableSource:
 
             def reject(error: DataError, line: str) -> None:
                 if losses is not None and kept and self.bad:
-                    losses.add(f"line that cannot be read (all are in {self.bad.name})", str(error))
+                    losses.add(f"line that cannot be read whole (all are in {self.bad.name})", str(error))
                     kept.write(json.dumps({"reason": str(error), "line": line.rstrip("\r\n")}) + "\n")
 
+            columns = self._columns(table) if self.kinds and isinstance(table, Table) else {}
             for file in table.file.matching():
                 one = table.model_copy(update={"file": file})
-                yield from self._read_one(one, losses or Losses(), reject if self.bad else _stop)
+                for at, row in self._read_one(one, losses or Losses(), reject if self.bad else _stop):
+                    yield _fitting(row, columns, at, reject if self.bad else _stop)
 
-    def _read_one(self, table: Table | Links, losses: Losses, reject: Reject) -> Iterator[Record]:
+    def _read_one(self, table: Table | Links, losses: Losses, reject: Reject) -> Iterator[tuple[str, Record]]:
         needed: list[str] | None = None
         missing, known = set(table.named), dict[str, None]()
         same = table.file.suffix not in JSON and not table.file.of_graph  # every record has the same columns
-        for number, given in islice(records(table.file, self.memory, reject), self.rows):
+        for number, given in records(table.file, self.memory, reject):
             record = table.without_empty(given)
             if needed is None:
                 table = table.of(record) if isinstance(table, Links) else table
@@ -394,7 +386,7 @@ class TableSource:
                     raise error
                 reject(error, json.dumps(record, default=str))
                 continue
-            yield record
+            yield f"{table.file}, line {number}", record
         if missing and known:
             column = min(missing, key=table.named.index)
             guess = did_you_mean(column, known)
@@ -406,7 +398,20 @@ class TableSource:
 
 
 def _stop(error: DataError, _line: str) -> None:
-    raise DataError(f"{error}; --bad skip leaves such lines out") from error
+    raise DataError(f"{error}; --bad skip leaves out what cannot be read") from error
+
+
+def _fitting(record: Record, columns: Mapping[str, Column], place: str, reject: Reject) -> Record:
+    """A row without the cells that its columns refuse."""
+    odd = {name: column for name, column in columns.items() if column.refuses(record.get(name))}
+    for name, column in odd.items():
+        text = json.dumps(record[name], ensure_ascii=False, default=str)
+        why = f"{column.name} is a {column.kind} in the SKB, and {text} is not clearly one"
+        reject(
+            DataError(f"{place}: {why} (in the TOML file, empty = [{text}] clears it, and raw keeps a column as text)"),
+            json.dumps(record, default=str),
+        )
+    return {name: cell for name, cell in record.items() if name not in odd} if odd else record
 
 
 def _merged(first: NodeRecord, second: NodeRecord) -> NodeRecord:
@@ -426,24 +431,19 @@ def mapped_from_file(
     path: Path, memory: int = MEMORY, duplicates: Duplicates = Duplicates.first, bad: Path | None = None
 ) -> TableSource:
     """The tables that a TOML file maps, files named from its folder. Raises UsageError, DataError."""
-    try:
-        found = _Tables.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}, in {path.resolve().parent}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        place, what = ".".join(str(part) for part in first["loc"]), first["msg"].removeprefix("Value error, ")
-        if first["type"] == "extra_forbidden":
-            *within, key = first["loc"]
-            model: type[Strict] = (Table if within[0] == "table" else Links) if within else _Tables
-            place, what = place.rpartition(".")[0] or "table", f"unknown key {key!r}"
-            what += did_you_mean(str(key), model.model_fields)
-        raise DataError(f"{path}: {place}: {what}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not TOML: {error}") from error
+    found = read_toml(path, _Tables, _problem)
     tables = [one.model_copy(update={"file": one.file.moved(path.parent, Path())}) for one in found.table]
     links = [one.model_copy(update={"file": one.file.moved(path.parent, Path())}) for one in found.links]
     return TableSource(tables, links, memory=memory, duplicates=duplicates, bad=bad)
+
+
+def _problem(error: ValidationError) -> str:
+    first = error.errors()[0]
+    if first["type"] != "extra_forbidden":
+        return first_problem(error)
+    *within, key = first["loc"]
+    model: type[Strict] = (Table if within[0] == "table" else Links) if within else _Tables
+    return f"{'.'.join(map(str, within)) or 'table'}: unknown key {key!r}{did_you_mean(str(key), model.model_fields)}"
 
 
 def files_fingerprint(paths: Sequence[Path], *more: str) -> str:

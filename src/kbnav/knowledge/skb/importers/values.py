@@ -9,14 +9,15 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-_DATES = {"%Y-%m-%d": "date", "%d.%m.%Y": "date", "%d/%m/%Y": "date, day first", "%m/%d/%Y": "date, month first"}
-_NUMBERS = {".": "number", ",": "number, decimal comma"}
+NUMBER, DATE = "number", "date"
+_DATES = {"%Y-%m-%d": DATE, "%d.%m.%Y": DATE, "%d/%m/%Y": "date, day first", "%m/%d/%Y": "date, month first"}
+_NUMBERS = {".": NUMBER, ",": "number, decimal comma"}
 """Ways in which a column may be written, and what it is then called."""
 _CURRENCIES = {"EUR": "€", "USD": "$", "GBP": "£"}
 _SIZES = (
@@ -80,19 +81,37 @@ class Column:
     """Why it stays text, where most of its cells are numbers or dates."""
     unit: str = ""
     """What its numbers are turned into, where its cells have several units."""
+    kind: str = ""
+    """What its values must be, ``NUMBER`` or ``DATE``; empty: anything."""
 
     def value(self, cell: Any) -> Any:
         """A cell as an int, a float or a date as ISO 8601 writes it; as it is where it is none of these."""
         text = cell.strip() if isinstance(cell, str) else ""
         if self.way in _NUMBERS and (number := _number(text, self.way)):
-            sizes = _sizes({self.unit, number.unit}) if number.unit != self.unit else {}
-            return number.value * sizes[number.unit] / sizes[self.unit] if sizes else number.value
+            if not self.unit or number.unit in ("", self.unit):
+                return number.value
+            if sizes := _sizes({self.unit, number.unit}):
+                return number.value * sizes[number.unit] / sizes[self.unit]
         return (self.way in _DATES and _day(text, self.way)) or plain(cell)
+
+    def refuses(self, cell: Any) -> bool:
+        """Whether a cell says something, and not what the values of the column must be."""
+        kind = kind_of(self.value(cell))
+        return bool(self.kind and kind) and kind != self.kind
 
     @property
     def says(self) -> str:
-        """The kind for people."""
-        return {**_NUMBERS, **_DATES}.get(self.way) or (f"text, because {self.why}" if self.why else "text")
+        """The kind for people; empty for text."""
+        return {**_NUMBERS, **_DATES}.get(self.way, "")
+
+
+def kind_of(value: Any) -> str:
+    """``NUMBER``, ``DATE`` or ``other``; empty where a value says nothing."""
+    if value is None or (isinstance(value, str) and value.strip().casefold() in _NONE):
+        return ""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return NUMBER
+    return DATE if isinstance(value, str) and _day(value, "%Y-%m-%d") else "other"
 
 
 def _sizes(units: Set[str]) -> dict[str, int]:
@@ -134,3 +153,19 @@ def column_of(name: str, cells: Sequence[Any]) -> Column:
     unit = max(units, key=lambda one: sizes.get(one, 0))
     called = f"{name} ({unit})" if unit and unit not in said else name
     return Column(called, next(iter(fitting)), unit=unit if len(units) > 1 else "")
+
+
+def column_as(name: str, cells: Sequence[Any], kinds: Mapping[str, str]) -> Column:
+    """As ``column_of``; but one of ``kinds``, with or without its unit, in the way that reads most cells as such."""
+    known = next((one for one in kinds if re.fullmatch(rf"{re.escape(name)}( \(\S+\))?", one)), "")
+    if not known:
+        return column_of(name, cells)
+    unit = re.sub(r".* \((\S+)\)|.*", r"\1", known)
+    ways = _NUMBERS if kinds[known] == NUMBER else _DATES
+    read = {}
+    for column in (Column(known, way, unit=unit, kind=kinds[known]) for way in ways):
+        read[column] = [column.value(cell) for cell in cells if not column.refuses(cell)]
+    most = max(map(len, read.values()))
+    best = {column: values for column, values in read.items() if len(values) == most}
+    column, values = next(iter(best.items()))
+    return column if all(one == values for one in best.values()) else Column(known, kind=kinds[known])

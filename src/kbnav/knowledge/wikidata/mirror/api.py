@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache, partial
 from typing import Any
 
 from pyoxigraph import Literal, NamedNode, Store
@@ -41,7 +42,10 @@ class Documents:
         """Read from ``store``, whose entities' IRIs begin with ``concept_base``."""
         self._store = store
         self._n = v.Namespaces.of(concept_base)
-        self._datatypes: dict[str, str] = {}
+        self.datatype = cache(self._datatype)
+        """The datatype of a property's values (``wikibase-item``); empty where the store does not have it."""
+        self._names = lru_cache(1_000)(partial(self._read, names_only=True))
+        """Names of what is shown again and again, such as properties: a mirror's data do not change."""
 
     def resolve(self, entity_id: str) -> str:
         """The id that an id leads to: its own, that of the entity it was merged into, or empty where there is none."""
@@ -54,17 +58,16 @@ class Documents:
             entity_id = target
         return ""
 
-    def datatype(self, property_id: str) -> str:
-        """The datatype of a property's values (``wikibase-item``); empty where the store does not have it."""
-        found = self._datatypes.get(property_id)
-        if found is None:
-            subject = NamedNode(self._n.wd + property_id)
-            quad = next(iter(self._store.quads_for_pattern(subject, v.PROPERTY_TYPE, None, None)), None)
-            found = self._datatypes[property_id] = _DATATYPES.get(_value(quad.object) if quad else "", "")
-        return found
+    def _datatype(self, property_id: str) -> str:
+        subject = NamedNode(self._n.wd + property_id)
+        quad = next(iter(self._store.quads_for_pattern(subject, v.PROPERTY_TYPE, None, None)), None)
+        return _DATATYPES.get(_value(quad.object) if quad else "", "")
 
     def document(self, entity_id: str, *, names_only: bool = False) -> Body:
         """The document of an entity that is there; ``names_only`` leaves out its statements and aliases."""
+        return {**self._names(entity_id)} if names_only else self._read(entity_id)
+
+    def _read(self, entity_id: str, *, names_only: bool = False) -> Body:
         kind = v.entity_kind(entity_id)
         facts = self._facts(NamedNode(self._n.wd + entity_id), _NAMES if names_only else (None,))
         texts: dict[str, dict[str, list[Body]]] = {}

@@ -36,13 +36,13 @@ from kbnav.knowledge.wikidata.mirror.links import TEXTS, TRUTHY, Picked
 from kbnav.knowledge.wikidata.mirror.search import build_index
 from kbnav.knowledge.wikidata.mirror.source import Feed, Lines, Piece, Progress, kind_of, pieces, written
 from kbnav.knowledge.wikidata.mirror.store import META, NAMES, TRIPLES, MirrorInfo, Source, read_info
-from kbnav.knowledge.work_folder import exchanged, work_folder
+from kbnav.runs.journal import exchanged, work_folder
 
 _CONCEPT_BASE = re.compile(r"https?://[^\s<>\"]+/entity/")
 _PROPERTY = re.compile(rf"({_CONCEPT_BASE.pattern})P[1-9]\d*")
 _DIRECT_CLAIM = NamedNode(f"{v.WIKIBASE}directClaim")
 MADE, REPLACED, SAVED, STATE = "mirror", "replaced", "saved", "state.json"
-PIECE = 8 << 30
+PIECE = 16 << 30
 """Bytes of lines that are loaded before the store is kept: each load makes the engine merge its files again."""
 PART = 8 << 20
 """Bytes of lines that are in memory at once."""

@@ -50,9 +50,9 @@ def split(text: str | None) -> str | None:
 
     So each part of a run is a phrase of pairs, or a single character the beginning of one.
     """
-    return text and _RUN.sub(
-        lambda run: f" {' '.join(run[0][place : place + 2] for place in range(len(run[0])))} ", text
-    )
+    if text is None or text.isascii():
+        return text
+    return _RUN.sub(lambda run: f" {' '.join(run[0][place : place + 2] for place in range(len(run[0])))} ", text)
 
 
 def phrases(text: str) -> Iterator[str]:
@@ -100,6 +100,7 @@ CREATE TABLE description (entity TEXT NOT NULL, text TEXT NOT NULL);
 CREATE TABLE value (entity INTEGER NOT NULL, text TEXT NOT NULL);
 CREATE VIRTUAL TABLE words USING fts5 (
     names, descriptions, texts, content='', tokenize='unicode61 remove_diacritics 2');
+INSERT INTO words (words, rank) VALUES ('hashsize', 67108864), ('automerge', 0);
 """
 _FINISH = """
 INSERT OR IGNORE INTO name SELECT CAST(e.weight AS INTEGER), s.* FROM spelled s JOIN entity e ON e.number = s.entity

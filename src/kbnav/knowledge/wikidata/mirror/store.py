@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 from pyoxigraph import Store
 
-from kbnav.errors import DataError, UsageError
+from kbnav.errors import DataError
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA
+from kbnav.runs.journal import read_document
 
 FORMAT = 6
 META = "meta.json"
@@ -51,13 +52,8 @@ class MirrorInfo(BaseModel):
 
 def read_info(path: Path) -> MirrorInfo:
     """What is known of the mirror in a folder. Raises UsageError where there is none, DataError where it is damaged."""
-    meta = path / META
-    try:
-        info = MirrorInfo.model_validate_json(meta.read_bytes())
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise UsageError(f"no mirror in {path}: build one with `kbnav mirror build`") from error
-    except (ValidationError, OSError) as error:
-        raise DataError(f"{meta}: not the description of a mirror: {error}") from error
+    missing = f"no mirror in {path}: build one with `kbnav mirror build`"
+    info: MirrorInfo = read_document(path / META, MirrorInfo, missing, FORMAT)
     if info.format != FORMAT:
         raise DataError(f"{path}: a mirror of format {info.format}, and this version reads {FORMAT}: build it again")
     for part in (TRIPLES, NAMES):
