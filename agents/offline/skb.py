@@ -399,7 +399,7 @@ class SkbAgenda(Agenda):
     def _within(self, paths: Sequence[Path], has: str, fits: str, every: int, read: Sequence[str]) -> Iterator[Calls]:
         """The nodes that fit a pattern, or how many they are, of those that have what it bounds."""
         number, have = (yield from self._count(fits)), (yield from self._count(has))
-        among = f"of the {have:,} with {read[0]}, of {every:,}."
+        among = f"of the {have:,} that have “{read[0]}”, of {every:,}."
         if self.question.kind == "count":
             yield self._finished(f"{number:,} {among}", paths, (), str(number), *read)
         listing = f"SELECT ?x (MIN(?value0) AS ?least) WHERE {{\n{fits}\n}}"

@@ -48,7 +48,7 @@ _GROUPS = frozenset(["per", "each", "every", "percentage", "average", "differenc
 _NUMBER = r"(?<![\w.,/-])[$€£]?(\d+(?:[.,]\d+)*)(?![\w/-])"
 _PLAIN_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+|\d+(?:\.\d{1,2})?")
 """As in 20, 4.5 and 1,000; "1.000" is one in some languages and a thousand in others."""
-_BOUNDS = {
+_BOUNDS: dict[tuple[str, ...], re.Pattern[str]] = {
     (">=", "<="): re.compile(rf"\b(?:between|zwischen|entre) {_NUMBER} (?:and|und|et|y) {_NUMBER}", re.IGNORECASE),
     **{(sign,): re.compile(rf"\b(?:{words}) {_NUMBER}", re.IGNORECASE) for sign, words in _SIGNS.items()},
 }
