@@ -253,7 +253,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
             ("best",),
         ),
         ("What is the cheapest fair product?", "", "“fair”", ("fair",)),
-        ("Which products have a price below 20?", "Oak chair 3, Steel lamp 2", "2 of the 3 that have “price”, of 4", ()),
+        ("Which products have a price below 20?", "Oak chair 3, Steel lamp 2", "2 of the 3 that have “price”", ()),
         ("Which products cost less than 20?", "Oak chair 3, Steel lamp 2", "price", ()),
         ("How many products cost at least 12.5?", "2", "price", ()),
         ("How many products cost more than 1,000?", "0", "", ()),
