@@ -291,7 +291,9 @@ class EndpointAgenda(Agenda):
             verbs = [word for word in rest if not {singular(word)} & kind]
             if anchor.sign:
                 begun = {link: [one for one in verbs if _begins(link, one[:_STEM])] for link in links}
-                alike = [link for link in links if begun[link] or not verbs]
+                times = known.hints.get("time", "").split()
+                named = [link for link in links if any(time in link.words.casefold() for time in times)]
+                alike = [link for link in links if begun[link]] if verbs else named
                 self.heard = [*self.heard, *(begun[alike[0]] if len(alike) == 1 else ())]
             else:
                 alike = [one for one in links if any(_begins(one, word[0]) for word in verbs)]

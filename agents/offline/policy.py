@@ -229,12 +229,8 @@ class Agenda(ABC):
             missed = query in lost or {*query.split()} <= {*unused}
             near = next((one.alias or one.label for one in search.entities if missed), "")
             meant = search.suggestion or near
-            alike = (
-                0
-                if query in meant or meant in query
-                else max(fuzz.ratio(query, meant), fuzz.partial_ratio(query, meant))
-            )
-            if alike >= _MISSPELLED:
+            within = query in meant or meant in query
+            if not within and max(fuzz.ratio(query, meant), fuzz.partial_ratio(query, meant)) >= _MISSPELLED:
                 text = text.replace(query, meant)
         instead = (text,) if text != whole and " " in whole else ()  # one word alone is a greeting as often as a name
         self.understood = Understood(unused=tuple(unused or lost), instead=instead)
