@@ -81,7 +81,7 @@ class _Live:
     """A run of this process; its followers here read this, and need not ask the database.
 
     ``events`` and ``deadline`` are set when it begins, ``ended``, its last event, when it ends.
-    ``draft`` is what its model writes at this moment, which is never stored; ``version`` grows with each piece.
+    ``draft`` is what its model writes at this moment, which is never stored.
     """
 
     run: StoredRun
@@ -92,7 +92,6 @@ class _Live:
     events: list[StoredEvent] | None = None
     ended: StoredEvent | None = None
     draft: Draft | None = None
-    version: int = 0
     adding: threading.Lock = field(default_factory=threading.Lock)
 
     def since(self, after: int) -> tuple[list[StoredEvent], bool]:
@@ -235,7 +234,7 @@ class RunQueue:
         What a model is writing here meanwhile comes as an event ``draft`` of number 0.
         """
         live: _Live | None = None
-        seen = 0
+        seen: Draft | None = None
         with self._listening(run_id) as news:
             while True:
                 news.clear()
@@ -255,10 +254,9 @@ class RunQueue:
                     yield events
                 if over:
                     return
-                if live and live.version != seen:
-                    seen = live.version
-                    if draft := live.draft:
-                        yield [StoredEvent(0, self._hide.hidden_in(_draft_data(draft)))]
+                if live and (draft := live.draft) and draft != seen:
+                    seen = draft
+                    yield [StoredEvent(0, self._hide.hidden_in(_draft_data(draft)))]
                 while not news.is_set():
                     silence = min(LONGEST_SILENCE, 2 * TICK + self.before(run_id) / FAR)
                     with suppress(TimeoutError):
@@ -397,7 +395,6 @@ class RunQueue:
 
         def hear(draft: Draft) -> None:
             live.draft = draft
-            live.version += 1
             self._notify(run.id, soon=True)
 
         with reporting_to(served.breaker), streaming_to(hear):
@@ -415,7 +412,7 @@ class RunQueue:
                 again=again,
                 on_event=recorder,
                 cancellation=cancellation,
-                at_once=run.model == OFFLINE,  # the rules start over in milliseconds
+                durability="exit" if run.model == OFFLINE else "sync",  # the rules start over in milliseconds
             )
 
     def _ended_as(self, live: _Live, ended: Attempt) -> tuple[Status, dict[str, Any]]:
