@@ -102,18 +102,15 @@ class Machine:
     price: Price | None = None
 
     def graph(
-        self, checkpointer: BaseCheckpointSaver[Any] | None = None, *, at_once: bool = False
+        self, checkpointer: BaseCheckpointSaver[Any] | None = None
     ) -> CompiledStateGraph[State, RunContext, State, State]:
-        """The machine as a LangGraph graph, whose ``context`` is the RunContext; ``at_once``: all of it in one node."""
+        """The machine as a LangGraph graph, whose ``context`` is the RunContext."""
         from langgraph.graph import END, START, StateGraph
 
         graph = StateGraph(State, context_schema=RunContext)
-        if at_once:
-            graph.add_node("run", lambda state, runtime: self.run(state, runtime.context))
-        else:
-            self.build_into(graph, lambda _, runtime: runtime.context)
-        graph.add_edge(START, "run" if at_once else "think")
-        graph.add_edge("run" if at_once else "report", END)
+        self.build_into(graph, lambda _, runtime: runtime.context)
+        graph.add_edge(START, "think")
+        graph.add_edge("report", END)
         return graph.compile(checkpointer=checkpointer)
 
     def build_into(
@@ -139,14 +136,6 @@ class Machine:
         graph.add_conditional_edges("think", self.route, ["act", "rollback", "report"])
         graph.add_conditional_edges("act", self.route, ["think", "report"])
         graph.add_conditional_edges("rollback", self.route, ["think", "report"])
-
-    def run(self, state: State, run: RunContext) -> Update:
-        """The nodes one after another: a third cheaper, for short runs that nobody looks into or goes on with."""
-        node: Node = "think"
-        while node != "report":
-            state = State(**{**state, **getattr(self, node)(state, run)})
-            node = self.route(state)
-        return {**state, **self.report(state, run)}
 
     def route(self, state: State) -> Node:
         """Where to go from any node but ``report``."""

@@ -82,13 +82,12 @@ class Agent:
         return RunContext(replace(own, answer_language=language), until=until)
 
     def graph(
-        self, checkpointer: BaseCheckpointSaver[Any] | None = None, *, at_once: bool = False
+        self, checkpointer: BaseCheckpointSaver[Any] | None = None
     ) -> CompiledStateGraph[State, RunContext, State, State]:
         """The machine as a graph; made once, because that takes as long as an easy question."""
-        key = checkpointer, at_once
-        if key not in self._graphs:
-            self._graphs[key] = self.machine.graph(checkpointer, at_once=at_once)
-        return self._graphs[key]  # type: ignore[no-any-return]
+        if checkpointer not in self._graphs:
+            self._graphs[checkpointer] = self.machine.graph(checkpointer)
+        return self._graphs[checkpointer]  # type: ignore[no-any-return]
 
     def prompt_hashes(self) -> dict[str, str]:
         """SHA-256 of the agent's prompt files, of the examples in them and of the notes."""

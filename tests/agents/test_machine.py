@@ -3,7 +3,6 @@
 import threading
 import time
 from collections import Counter
-from concurrent.futures import CancelledError
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,10 +17,9 @@ from kbnav.agents.common.state import State
 from kbnav.agents.spinach import spinach_with
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import ServiceError
-from kbnav.models.cancellation import Cancellation
 from kbnav.models.scripted import ScriptedModel, replay_model, says
 from kbnav.runs.trajectory import Outcome, Run, Usage, load_run
-from kbnav.sessions.session import Chat, ask, sqlite_sessions
+from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings
 from kbnav.tools.context import Context
 from tests.agents.parts import Heard, NumbersKB, agent_of, finishes, looks, runs
@@ -55,21 +53,6 @@ def test_a_repeat_is_not_run_and_takes_the_step_before_it_back(tmp_path):
     assert on_path(run) == ["look a", "look b", "execute_query SELECT 1", "finish"]
     assert dropped(run) == [("look c", "rolled back"), ("look a", "repeat")]
     assert agent.kb.ran.count("look a") == 1
-
-
-def test_a_run_at_once_is_that_of_the_graph_and_begins_anew_what_was_broken_off(tmp_path):
-    replies = [looks("a"), looks("b"), looks("c"), looks("a"), runs(1), finishes()]
-    broken, whole = Cancellation(), asked(replies, tmp_path)
-    with sqlite_sessions(tmp_path) as saver:
-        chat = Chat(agent_of([looks("d"), *replies], tmp_path), "s", saver)
-        with pytest.raises(CancelledError):
-            chat.attempt("How many?", on_event=lambda _: broken.abandon(), cancellation=broken)
-        chat = Chat(agent_of(replies, tmp_path), "s", saver)
-        assert chat.unfinished == "How many?"
-        at_once, _ = chat.attempt("How many?", at_once=True)
-        assert (on_path(at_once), dropped(at_once)) == (on_path(whole), dropped(whole))
-        assert at_once.outcome == whole.outcome
-        assert ([turn.question for turn in chat.history], chat.unfinished) == (["How many?"], None)
 
 
 def test_white_space_and_unicode_forms_do_not_hide_a_repeat(tmp_path):

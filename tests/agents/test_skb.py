@@ -182,14 +182,14 @@ def test_all_nodes_of_a_type_are_counted_and_those_with_the_most_links_come_firs
     assert sorted([*shown[0].nodes, *shown[1].nodes]) == sorted(ships)
 
 
-@pytest.mark.parametrize("at_once", [False, True])
-def test_a_follow_up_without_a_name_goes_on_from_the_first_answer(demo_kb, tmp_path, at_once):
+@pytest.mark.parametrize("durability", ["sync", "exit"])
+def test_a_follow_up_without_a_name_goes_on_from_the_first_answer(demo_kb, tmp_path, durability):
     settings = Settings(home=tmp_path, kb="demo", language="en")
     with sqlite_sessions(tmp_path) as saver:
         chat = Chat(skb_offline(demo_kb, settings), "s", saver)
-        first, _ = chat.attempt("Which ship built by Marit Skarrow was yellow?", at_once=at_once)
+        first, _ = chat.attempt("Which ship built by Marit Skarrow was yellow?", durability=durability)
         kept = len(list(saver.list({"configurable": {"thread_id": "s"}})))
-        assert (kept == 1) == at_once  # else one after each node
+        assert (kept == 1) == (durability == "exit")  # else one after each node
         assert first.outcome.ranking is not None
         ship = first.outcome.ranking.nodes[0]
         run = Chat(skb_offline(demo_kb, settings), "s", saver).ask("Which materials were carried by it?")

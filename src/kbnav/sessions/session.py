@@ -23,14 +23,14 @@ from kbnav.models.cancellation import Cancellation
 from kbnav.models.prices import cost_of, price_of
 from kbnav.runs.journal import private_file
 from kbnav.runs.trajectory import CHECKPOINTED, Attempt, Run, Turn, new_id, save_run, span, versions
-from kbnav.settings.model import OFFLINE, Settings
+from kbnav.settings.model import Settings
 from kbnav.tools.context import Context, Observation
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.checkpoint.serde.base import SerializerProtocol
-    from langgraph.types import StateSnapshot
+    from langgraph.types import Durability, StateSnapshot
 
 Listener = Callable[[Event], None]
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -72,8 +72,7 @@ def attempt(
     question = checked_question(question)
     context = replace(agent.context(question, language_of(agent, question), given), cancellation=cancellation)
     state = start(question, history, agent.settings.budget)
-    graph = agent.graph(at_once=agent.model == OFFLINE and not config)
-    return _run(agent, graph, state, context, config or {}, on_event)
+    return _run(agent, agent.graph(), state, context, config or {}, on_event)
 
 
 def _run(
@@ -83,12 +82,13 @@ def _run(
     context: RunContext,
     config: Mapping[str, Any],
     on_event: Listener | None,
+    durability: Durability = "sync",
 ) -> Attempt:
     """Run the graph to its end, stream its events, and make the record; no state: go on from the checkpoint."""
     began, started = time.monotonic(), datetime.now(UTC)
     limit = {"recursion_limit": step_limit(agent.settings.budget)}
-    # A single question has no checkpoints, only its saved run; what runs at once has one, at its end.
-    options = {"durability": "exit" if "run" in graph.nodes else "sync"} if graph.checkpointer else {}
+    # A single question has no checkpoints, only its saved run.
+    options = {"durability": durability} if graph.checkpointer else {}
     with span("invoke_agent", agent.name, agent_name=agent.name, request_model=agent.model) as add_attributes:
         over = threading.Event()
 
@@ -171,7 +171,7 @@ class Chat:
         """Open the session ``session_id``, new or old."""
         self.id = session_id
         self._agent = agent
-        self._saver, self._graph = checkpointer, agent.graph(checkpointer)
+        self._graph = agent.graph(checkpointer)
         self._config: RunnableConfig = {"configurable": {"thread_id": session_id}}
 
     @property
@@ -214,24 +214,23 @@ class Chat:
         again: bool = False,
         on_event: Listener | None = None,
         cancellation: Cancellation | None = None,
-        at_once: bool = False,
+        durability: Durability = "sync",
     ) -> Attempt:
         """As ``ask``, but no run is saved, and a failure is given back. An unfinished question is resumed.
 
         ``again``: whoever asked it before was killed. If it had ended even so, it is not in the history twice.
-        The run is kept after each node, whenever it is killed; where it is run ``at_once``, at its end alone.
+        ``durability``: ``sync`` keeps the run after each node, whenever it is killed; ``exit`` at its end alone.
         """
         agent, question = self._agent, checked_question(question)
         snapshot = self._graph.get_state(self._config)
         context = replace(agent.context(question, language_of(agent, question)), cancellation=cancellation)
         state = None
-        if at_once or _unfinished(snapshot) != question:
+        if _unfinished(snapshot) != question:
             history = turns_of(snapshot.values)
             if again and history and history[-1].question == question:
                 history.pop()
             state = State(**{**start(question, history, agent.settings.budget), "run_id": new_id("run")})
-        graph = agent.graph(self._saver, at_once=at_once)
-        return _run(agent, graph, state, context, self._config, on_event)
+        return _run(agent, self._graph, state, context, self._config, on_event, durability)
 
 
 @contextmanager

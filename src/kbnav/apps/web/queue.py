@@ -412,7 +412,7 @@ class RunQueue:
                 again=again,
                 on_event=recorder,
                 cancellation=cancellation,
-                at_once=run.model == OFFLINE,  # the rules start over in milliseconds
+                durability="exit" if run.model == OFFLINE else "sync",  # the rules start over in milliseconds
             )
 
     def _ended_as(self, live: _Live, ended: Attempt) -> tuple[Status, dict[str, Any]]:
