@@ -133,7 +133,7 @@ def test_over_http_questions_have_the_limits_of_the_page(mini_kb, tmp_path):
     with Explorer(held=0) as model:
         with served(web_settings(tmp_path, **model.options(), **web, **limits), mini_kb) as url:
             found = asyncio.run(said(url, MARIE, MARIE, MARIE, token=alice))
-            waiting = (True, "1 of your questions are being answered; wait for one")
+            waiting = (True, "1 question of yours being answered; wait for one")
             assert sorted(found) == [waiting, waiting, (True, "The limit of 1 s for a question was reached.")]
         model.go_on.set()
         with served(web_settings(tmp_path, **model.options(), **web, web_questions_per_day=2), mini_kb) as url:
@@ -256,7 +256,7 @@ def test_retrievers_rank_over_http_within_the_limits(demo_kb, tmp_path):
     with served(web_settings(tmp_path / "other", web_questions_per_day=1, web_tokens={"alice": token}), demo_kb) as url:
         assert not asyncio.run(called(url, RETRIEVE, RANKED, token=token))[0][0]
         refused = asyncio.run(called(url, RETRIEVE, RANKED, token=token))
-        assert refused == [(True, "you have asked 1 questions in 24 hours")]
+        assert refused == [(True, "you have asked 1 question in 24 hours")]
 
 
 def test_no_key_is_in_what_a_client_is_told(mini_kb, tmp_path):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.apps.web.parts import Server, Visit
-from tests.apps.web.test_page import MARIE, ask, open_query, wait_for_the_end, write, written
+from tests.apps.web.test_page import MARIE, ask_and_wait, open_query, wait_for_the_end, write, written
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -18,9 +18,7 @@ NUMBERS = "SELECT ?element ?number { ?element wdt:P1086 ?number }"
 @pytest.fixture
 def answered(page: Page, server: Server) -> Page:
     """A page with an answer, its query in the editor."""
-    page.goto(server.url)
-    ask(page, MARIE)
-    wait_for_the_end(page)
+    ask_and_wait(page, server, MARIE)
     open_query(page)
     return page
 

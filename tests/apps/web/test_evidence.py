@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.apps.web.parts import MARIE, Server, Visit
-from tests.apps.web.test_page import ask, wait_for_the_end, write
+from tests.apps.web.test_page import ask_and_wait, write
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -75,9 +75,7 @@ def test_a_run_without_rows_has_none(server: Server):
 
 def test_a_press_beside_a_row_opens_and_closes_its_statements_also_on_a_phone(page: Page, server: Server):
     page.set_viewport_size({"width": 390, "height": 900})
-    page.goto(server.url)
-    ask(page, MARIE)
-    wait_for_the_end(page)
+    ask_and_wait(page, server, MARIE)
     why = page.get_by_role("button", name="Why?")
     page.wait_for_selector(".rows tbody tr >> nth=1")
     assert why.count() == 2

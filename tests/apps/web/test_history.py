@@ -8,7 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.apps.web.parts import Explorer, Server, Visit, until, web_settings
-from tests.apps.web.test_page import MARIE, ask, menu, open_query, wait_for_the_end
+from tests.apps.web.test_page import MARIE, ask, ask_and_wait, menu, open_query, wait_for_the_end
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,9 +19,7 @@ LONG = "Which elements were discovered by Marie Curie, and which others did some
 
 
 def test_a_session_is_shown_with_its_time_and_called_something_else(page: Page, server: Server):
-    page.goto(server.url)
-    ask(page, LONG)
-    wait_for_the_end(page)
+    ask_and_wait(page, server, LONG)
     page.wait_for_selector("#sessions li time")
     for part in (".question", "#sessions li"):  # three thousand letters leave room for what follows
         assert page.locator(part).bounding_box()["height"] < 180, part
@@ -47,9 +45,7 @@ def test_a_session_is_found_by_what_was_said_and_a_shared_follow_up_says_whom_it
     for n in range(5):
         ask(page, f"SELECT ?n {{ VALUES ?n {{ {n} }} }}")
         page.wait_for_selector(f".typed .rows td >> text=/^{n}$/")
-    page.goto(server.url)
-    ask(page, MARIE)
-    wait_for_the_end(page)
+    ask_and_wait(page, server, MARIE)
     ask(page, "When was she born?")
     wait_for_the_end(page, 1)
     for words, found in (("she born", 1), ("radium", 1), ("VALUES", 5), ("tungsten", 0)):
@@ -150,9 +146,7 @@ def test_the_same_question_is_asked_again_changed_and_of_another_model_in_the_se
     with Explorer() as model:
         own = {**model.options(), "model": "offline"}
         with Server(web_settings(fresh_home, web_models=("offline", "stub"), **own)) as server:
-            page.goto(server.url)
-            ask(page, MARIE)
-            wait_for_the_end(page)
+            ask_and_wait(page, server, MARIE)
             address = page.url
             page.click(".foot .menu:last-of-type > summary")
             page.click("text=Edit and ask")

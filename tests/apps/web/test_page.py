@@ -41,6 +41,13 @@ def wait_for_the_end(page: Page, run: int = 0) -> None:
     page.wait_for_function(there, arg=run)
 
 
+def ask_and_wait(page: Page, server: Server, question: str) -> None:
+    """Ask the first question of a session, until it is answered."""
+    page.goto(server.url)
+    ask(page, question)
+    wait_for_the_end(page)
+
+
 def open_steps(page: Page) -> None:
     """Steps that came too fast to be read are open."""
     if page.get_attribute(".steps >> nth=0", "open") is None:
@@ -140,9 +147,7 @@ def test_ask_see_steps_download_csv_edit_the_query_and_ask_on(page: Page, server
 
 
 def test_thousands_of_rows_are_sorted_and_paged_by_the_server(page: Page, server: Server):
-    page.goto(server.url)
-    ask(page, MARIE)
-    wait_for_the_end(page)
+    ask_and_wait(page, server, MARIE)
     write(page, "SELECT ?n ?s { ?n ?p ?s . FILTER(isLiteral(?s)) } LIMIT 4000")
     page.click("text=Run the query")
     page.wait_for_selector("text=Rows 1 to 50 of")

@@ -10,7 +10,7 @@ import pytest
 
 from kbnav.apps.web.examples import EXAMPLES
 from tests.apps.web.parts import Server, Visit, web_settings
-from tests.apps.web.test_page import MARIE, ask, wait_for_the_end
+from tests.apps.web.test_page import MARIE, ask, ask_and_wait, wait_for_the_end
 from tests.knowledge.endpoint.conftest import COMPANY
 from tests.knowledge.endpoint.served import serving
 from tests.knowledge.skb.sources import small_skb
@@ -23,9 +23,7 @@ PART = "only a part of Wikidata"
 
 
 def test_words_that_are_left_over_are_named_and_the_question_is_declined(page: Page, server: Server):
-    page.goto(server.url)
-    ask(page, TOO_MUCH)
-    wait_for_the_end(page)
+    ask_and_wait(page, server, TOO_MUCH)
     assert page.inner_text(".answer .head") == "No answer was found."
     assert page.locator(".rows").count() == 0
     assert "“favourite”, “former”, “colleague”" in page.inner_text(".answer .note")
@@ -43,9 +41,7 @@ def test_words_that_are_left_over_are_named_and_the_question_is_declined(page: P
 def test_a_question_that_leads_to_nothing_is_followed_by_the_three_nearest_that_are_answered(
     page: Page, server: Server, question: str, nearest: str, answer: str
 ):
-    page.goto(server.url)
-    ask(page, question)
-    wait_for_the_end(page)
+    ask_and_wait(page, server, question)
     page.wait_for_selector(".answer .example")
     assert "a copy of 199 entities, November 1, 2026" in page.inner_text(".answer .holds")
     assert page.locator(".answer .example").count() == 3
@@ -69,9 +65,7 @@ def test_examples_are_made_of_an_endpoint_and_of_an_skb_and_are_answered(fresh_h
 
 
 def test_a_card_says_what_an_entity_is(page: Page, server: Server):
-    page.goto(server.url)
-    ask(page, MARIE)
-    wait_for_the_end(page)
+    ask_and_wait(page, server, MARIE)
     page.hover(".rows a >> nth=0")
     page.wait_for_selector(".card >> text=atomic number")
     assert page.locator(".card dt").first.inner_text() == "instance of"
@@ -109,9 +103,7 @@ def test_the_examples_of_the_bundled_knowledge_bases_are_answered(server: Server
 def test_what_a_copy_only_lacks_is_not_denied_and_of_which_copy_it_is(
     page: Page, server: Server, question: str, cell: str, why: str
 ):
-    page.goto(server.url)
-    ask(page, question)
-    wait_for_the_end(page)
+    ask_and_wait(page, server, question)
     assert page.inner_text(".rows tbody td >> nth=0") == cell
     assert not page.is_visible(".answer .text")
     assert page.locator(".absent strong").all_inner_texts() == [why]
@@ -140,47 +132,41 @@ def test_what_is_said_of_a_query_in_its_own_terms_or_in_english_alone_is_closed(
 def test_what_speaks_against_an_answer_stands_above_it_and_below_each_that_the_copy_is_a_part(
     page: Page, server: Server, question: str, box: list[str]
 ):
-    page.goto(server.url)
-    ask(page, question)
-    wait_for_the_end(page)
+    ask_and_wait(page, server, question)
     assert page.locator(".doubt p, .origin .part").all_inner_texts() == box
     assert page.locator(".doubt + .text").count() == len(box) - 1
     assert page.locator(".read > p").count() == 1
 
 
 @pytest.mark.parametrize(
-    ("question", "read", "value"),
+    ("question", "read", "shown"),
     [
         ("Which countries are in Europe?", "country or a subclass of it; answer is linked in any way to Europe", ""),
-        ("Which element has the lowest atomic number?", "atomic number of answer: value; …", "hydrogen"),
-        ("Is Paris the capital of France?", "one of these holds: capital of France: Paris; …", "Yes"),
-        ("In which year was radium discovered?", "time of discovery or invention of radium", "1898"),
-        ("Who discovered iron?", "discoverer or inventor of iron", "It is stated that this is not known."),
-        ("Where is Warsaw?", "coordinate location of Warsaw", ""),
+        (
+            "Which element has the lowest atomic number?",
+            "atomic number of answer: value; …",
+            ".single >> text=hydrogen",
+        ),
+        ("Is Paris the capital of France?", "one of these holds: capital of France: Paris; …", ".single >> text=Yes"),
+        ("In which year was radium discovered?", "time of discovery or invention of radium", ".single >> text=1898"),
+        ("Who discovered iron?", "inventor of iron", ".single td >> text=It is stated that this is not known."),
+        ("Where is Warsaw?", "coordinate location of Warsaw", ":has(.pin) > .words >> text=/^52.2\\d+°.N, 21/"),
+        (
+            "What is the population of Berlin?",
+            "population of Berlin",
+            ".found:has(.single) > [data-said] >> text=: Dec 31, 2014",
+        ),
     ],
 )
 def test_how_rules_read_a_question_stands_below_its_answer_and_one_value_stands_there_once(
-    page: Page, server: Server, question: str, read: str, value: str
+    page: Page, server: Server, question: str, read: str, shown: str
 ):
-    page.goto(server.url)
-    ask(page, question)
-    wait_for_the_end(page)
+    ask_and_wait(page, server, question)
     line = page.inner_text(".read > p")
     assert (line.startswith("Read as: "), line.endswith(read), len(line) < 160) == (True, True, True)
-    assert page.is_visible(".answer .text") == (not value)
-    if value:
-        page.wait_for_selector(f".single td >> text={value}")
-    if "Where" in question:
-        page.wait_for_selector(".map .pin")
-        assert re.fullmatch(r"52\.\d+°.N, 21\.\d+°.E", page.inner_text(".answer .text"))
-
-
-def test_what_more_is_said_of_a_value_stands_below_it(page: Page, server: Server):
-    page.goto(server.url)
-    ask(page, "What is the population of Berlin?")
-    wait_for_the_end(page)
-    page.wait_for_selector(".found > [data-said] >> text=point in time: Dec 31, 2014")
-    assert page.locator(".words .text:visible").count() == 0
+    assert page.is_visible(".answer .text") == (".single" not in shown)
+    if shown:
+        page.wait_for_selector(shown)
 
 
 def test_a_box_says_from_which_question_a_follow_up_goes_on_where_the_last_was_not_answered(page: Page, server: Server):

@@ -8,7 +8,7 @@ import pytest
 
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from tests.apps.web.parts import Server, until, web_settings
-from tests.apps.web.test_page import MARIE, ask, open_query, share, wait_for_the_end, write
+from tests.apps.web.test_page import MARIE, ask, ask_and_wait, open_query, share, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def answered(page: Page, server: Server) -> Page:
     """A page with an answer, whose query can be changed."""
-    page.goto(server.url)
-    ask(page, MARIE)
-    wait_for_the_end(page)
+    ask_and_wait(page, server, MARIE)
     open_query(page)
     return page
 
@@ -95,9 +93,7 @@ def test_a_single_date_is_written_as_precisely_as_it_is_stated(page: Page, fresh
     """Of two stated with 1 January, one is known to the day and one to the year; a third to the century."""
     build_mirror([written_facts(tmp_path / "dates.nt")], tmp_path / "dates")
     with Server(web_settings(fresh_home, str(tmp_path / "dates"))) as server:
-        page.goto(server.url)
-        ask(page, "What is the inception of Atown?")
-        wait_for_the_end(page)
+        ask_and_wait(page, server, "What is the inception of Atown?")
         page.wait_for_selector(".answer .rows td.date >> text=/^1900$/")
         page.click(".answer .why")
         page.wait_for_selector(".evidence .statements >> text=Nov 3, 2019")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.apps.web.test_page import MARIE, ask, share, wait_for_the_end
+from tests.apps.web.test_page import MARIE, ask, ask_and_wait, share, wait_for_the_end
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -152,9 +152,7 @@ def test_unknown_values_are_no_bar_and_what_is_counted_is_on_whole_numbers(page,
 
 
 def test_the_chosen_view_is_kept_by_the_address(page, server):
-    page.goto(server.url)
-    ask(page, MARIE)
-    wait_for_the_end(page)
+    ask_and_wait(page, server, MARIE)
     assert page.is_visible(".answer .rows")
     page.click("[data-view=graph]")
     page.wait_for_selector(".graph canvas >> nth=0")
@@ -241,9 +239,7 @@ def test_a_query_of_any_statements_is_offered_where_no_example_is_known(page, se
 
 
 def test_a_single_value_stands_alone_and_no_word_of_the_machinery_is_shown(page, server):
-    page.goto(server.url)
-    ask(page, "What is the atomic number of tungsten?")
-    wait_for_the_end(page)
+    ask_and_wait(page, server, "What is the atomic number of tungsten?")
     assert page.locator(".answer >> text=74").locator("visible=true").count() == 1
     page.click(".steps > summary")
     page.click(".sparql > summary")

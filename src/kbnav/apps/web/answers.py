@@ -78,7 +78,6 @@ def query_data(query: str, labelled: str, served: Served) -> dict[str, Any]:
         "query": query,
         "query_labelled": labelled,
         "link": query_link(query, page) if query and page else "",
-        "link_note": "The link asks live Wikidata, which may know more than this copy." if served.partial else "",
     }
 
 

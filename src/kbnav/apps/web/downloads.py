@@ -80,8 +80,7 @@ def unformulated(text: str) -> str:
 
 
 def _csv(result: StoredTable, exact: bool) -> Iterator[str]:
-    names, values = _values(result)
-    return _csv_texts(chain([names], values), exact)
+    return _csv_texts(_values(result), exact)
 
 
 def _csv_texts(rows: Iterable[Sequence[Any]], exact: bool) -> Iterator[str]:
@@ -115,8 +114,7 @@ def _tsv(result: StoredTable, exact: bool) -> Iterator[str]:
     """SPARQL 1.1 TSV: terms as Turtle writes them; of a ranking, plain texts."""
     tidy = str if exact else unformulated
     if result.ranking is not None:
-        names, values = _values(result)
-        for row in [names, *values]:
+        for row in _values(result):
             yield "\t".join(tidy(re.sub(r"[\t\r\n]", " ", value)) for value in row) + "\n"
         return
     yield "\t".join(f"?{name}" for name in result.columns) + "\n"
@@ -184,13 +182,15 @@ def _sheet(result: StoredTable, labels: Labels) -> Iterator[bytes]:
             yield piece
 
 
-def _values(result: StoredTable) -> tuple[list[str], Iterator[Sequence[str]]]:
-    """Names and values as CSV has them."""
+def _values(result: StoredTable) -> Iterator[Sequence[str]]:
+    """Names and then values as CSV has them."""
     if result.ranking is None:
-        rows = (["" if cell is None else cell.value for cell in row] for row in result.rows())
-        return list(result.columns), rows
+        yield result.columns
+        yield from (["" if cell is None else cell.value for cell in row] for row in result.rows())
+        return
     records = result.ranking.records()
-    return list(records[0]), ([str(value) for value in record.values()] for record in records)
+    yield list(records[0])
+    yield from ([str(value) for value in record.values()] for record in records)
 
 
 def _batches(rows: Iterable[T]) -> Iterator[list[T]]:

@@ -241,17 +241,14 @@ def cell_data(cell: Cell, table: AnswerTable, link: Link) -> dict[str, str] | No
         data["text"] = cell.value.removesuffix("T00:00:00Z")
         if table.only_year(cell):
             data["precision"] = "9"  # a Wikibase writes a year so; who looks at the statement may know better
-    elif position(cell):
+    elif _is_on_earth(cell):
         data["kind"] = "point"
     elif cell.datatype == _XSD + "boolean":
         data["kind"] = "truth"
     return data
 
 
-def position(cell: Cell) -> tuple[float, float] | None:
-    """Latitude and longitude of a WKT point on Earth; those on other globes carry an IRI in front."""
-    found = _POINT.fullmatch(cell.value) if cell is not None and cell.datatype == WKT else None
-    if not found:
-        return None
-    lon, lat = float(found[1]), float(found[2])
-    return (lat, lon) if abs(lat) <= 90 and abs(lon) <= 180 else None
+def _is_on_earth(cell: Term) -> bool:
+    """Whether a cell is a WKT point on Earth; those on other globes carry an IRI in front."""
+    found = _POINT.fullmatch(cell.value) if cell.datatype == WKT else None
+    return found is not None and abs(float(found[1])) <= 180 and abs(float(found[2])) <= 90

@@ -20,7 +20,7 @@ from kbnav.answers.tables import AnswerTable
 from kbnav.apps.web.limiter import CircuitBreaker, Limiter, fair_queue
 from kbnav.apps.web.results import Row, cell_data
 from kbnav.errors import CredentialsError, DataError, NotAnswering, NotOffered, ServiceError, StopRun, UsageError
-from kbnav.knowledge.base import Joint, KnowledgeBase, is_mirror
+from kbnav.knowledge.base import Joint, KnowledgeBase
 from kbnav.knowledge.open import is_elsewhere, open_kb, short_names
 from kbnav.knowledge.skb.files import reading
 from kbnav.retrieval.base import Retriever, build_retriever
@@ -59,11 +59,6 @@ class Served:
     def has_pages(self) -> bool:
         """Whether its entities have their pages here; a Wikibase has pages of its own."""
         return kb_kind(self.kb) != "wikibase"
-
-    @property
-    def partial(self) -> bool:
-        """Whether it is a mirror, so that the live service may know more."""
-        return is_mirror(self.kb.state())
 
     def asking(self, system: str, model: str) -> Settings:
         """The settings for one system."""

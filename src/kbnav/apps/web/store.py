@@ -16,6 +16,7 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from kbnav.answers.language import plural
 from kbnav.apps.web.results import PART, Result, StoredTable, sorted_rows, stored_table
 from kbnav.errors import Busy, DatabaseAway, DataError, LimitReached, NotOffered, UsageError
 from kbnav.runs.database import Execute, Rows, execute
@@ -276,7 +277,7 @@ class Store:
         """
         with self._transaction(f"owner {new.owner}") as run:
             if run(f"SELECT COUNT(*) FROM web_runs WHERE owner = ? AND {_UNDER_WAY}", (new.owner,))[0][0] >= at_once:
-                raise LimitReached(f"{at_once} of your questions are being answered; wait for one")
+                raise LimitReached(f"{plural(at_once, 'question')} of yours being answered; wait for one")
             _check_day(run, new.owner, a_day)
             if new.session and not run("SELECT id FROM web_sessions WHERE id = ?", (new.session,)):
                 raise NotOffered("you have no such session")
@@ -585,7 +586,7 @@ def _check_day(run: Execute, owner: str, a_day: int) -> None:
     now = time.time()
     where = "owner = ? AND made > ? AND made < ?"
     if run(f"SELECT COUNT(*) FROM web_asked WHERE {where}", (owner, now - DAY, now + DAY))[0][0] >= a_day:
-        raise LimitReached(f"you have asked {a_day} questions in 24 hours")
+        raise LimitReached(f"you have asked {plural(a_day, 'question')} in 24 hours")
 
 
 def _json(text: str, *kinds: type) -> Any:

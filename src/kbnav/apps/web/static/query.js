@@ -70,7 +70,7 @@ export class QueryView {
     this.original.hidden = this.typed || query === this.first;
     for (const button of [this.copy, this.link]) if (button) button.hidden = !query.trim();
     this.address.hidden = !page;
-    this.live.hidden = !page || !this.answer.link_note;
+    this.live.hidden = !page || !this.base?.entities;
     if (page) this.address.href = `${page}#${encodeURIComponent(query)}`;
   }
 
