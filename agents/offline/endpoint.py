@@ -23,14 +23,17 @@ from kbnav.agents.offline.policy import (
     with_names,
     words_of,
 )
-from kbnav.answers.language import lexicon
+from kbnav.answers.language import lexicon, singular
 from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import Entity, SearchResult
 from kbnav.knowledge.endpoint.search import named_in
+from kbnav.knowledge.sparql.vocabulary import label_from_iri
 from kbnav.runs.trajectory import FINISH, Doubt, Understood
 
 _SEARCHES, _ANCHORS, _LIMIT, _LINKS = 5, 3, 40, 8
+_STEM = 3
+"""Letters that a property and a word beside a year share."""
 _CALLED = frozenset(["named", "called", "titled", "heisst", "heissen", "namens", "nommé", "nommée", "appelle", "llama"])
 _MOMENT = 'REGEX(STR({0}), "^-?[0-9]{{4}}(-|$)")'
 """That a value is a date or a year."""
@@ -59,18 +62,22 @@ def first(search: SearchResult, *, of_class: bool) -> Entity | None:
 class Anchor(NamedTuple):
     """Something that a question names: a thing by its ``id``, or a text that is a value somewhere.
 
-    ``exact``: the thing has just this name, so that the text is hardly a value of something else.
+    ``exact``: the thing has just this name, so that the text is hardly a value of something else. ``sign``: the text is
+    a year, which bounds a date so.
     """
 
     text: str
     id: str = ""
     exact: bool = False
+    sign: str = ""
 
     @property
     def ways(self) -> dict[int, tuple[int, str]]:
         """Number of properties and pattern of each way between ?answer and it."""
         text = re.sub(r'["\\\s]+', " ", self.text.lower())
         value = f'FILTER(isLiteral(?v) && LCASE(STR(?v)) = "{text}")'
+        if self.sign:
+            value = f'FILTER({_MOMENT.format("?v")} && SUBSTR(STR(?v), 1, 4) {self.sign} "{text}")'
         wanted = [*([(_TO_THING, self.id)] if self.id else []), *([] if self.exact else [(_TO_VALUE, value)])]
         return {way: (hops, form.format(what)) for ways, what in wanted for way, (hops, form) in ways.items()}
 
@@ -82,6 +89,11 @@ class Link(NamedTuple):
     properties: tuple[str, ...]
     names: tuple[str, ...]
 
+    @property
+    def words(self) -> str:
+        """The names, and the words of the properties' own ids, which may be of another language."""
+        return " ".join((*self.names, *map(label_from_iri, self.properties)))
+
 
 def _name(one: Entity) -> str:
     return one.alias or one.label
@@ -92,6 +104,8 @@ class EndpointAgenda(Agenda):
 
     target: Entity | None = None
     """The class that is asked for; None where unknown."""
+    asked = ""
+    """The words for it."""
     members = ""
     """That ?answer is of the class, as a pattern."""
     anchors: Sequence[Anchor] = ()
@@ -99,6 +113,8 @@ class EndpointAgenda(Agenda):
     number: Link | None = None
     """What a superlative sorts by."""
     doubts: tuple[Doubt, ...] = ()
+    heard: Sequence[str] = ()
+    """Words that a property was taken for because it begins as they do."""
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
@@ -130,7 +146,7 @@ class EndpointAgenda(Agenda):
         if self.state["history"] and (pointing or not (self.target or self.anchors)):
             self.note = self.told["whole"]
             return
-        unlinked = self.anchors[len(self.links) :]
+        unlinked = [one for one in self.anchors[len(self.links) :] if not one.sign]
         lost = self.lost or [one.text for one in unlinked if not one.id]
         why = [one.text for one in unlinked if self.target] or unused or [one.text for one in self.anchors]
         self.decline([] if lost else why, lost, () if final else list(self._has)[:_LINKS])
@@ -147,10 +163,8 @@ class EndpointAgenda(Agenda):
         asked = question.noun
         for phrase in [asked] if asked else found:
             one = first(found[phrase], of_class=True)
-            words = named_in(phrase.text, _name(one)) if one else 0
-            asked_for = phrase.noun or question.asks not in ("time", "place")  # "published" is no publisher there
-            if asked_for and words and (not phrase.named or words == len(words_of(phrase.text))):
-                self.target, asked = one, phrase
+            if one and named_in(phrase.text, _name(one)):
+                self.target, asked, self.asked = one, phrase, phrase.text
                 break
         for phrase, search in found.items():
             thing, kind = first(search, of_class=False), first(search, of_class=True)
@@ -170,10 +184,10 @@ class EndpointAgenda(Agenda):
                 anchors[Anchor(phrase.text, thing.id)] = None
             elif unknown and not other and phrase.text[:1].isupper():
                 self.lost.append(phrase.text)
+        named = {word for phrase in found for word in words_of(phrase.text)}
+        anchors |= {Anchor(str(year), sign=sign): None for sign, year in question.years if str(year) not in named}
         if any(search.properties for search in found.values()):
-            years = [str(year) for bound, year in question.years if bound == "="]
-            named = {word for phrase in found for word in words_of(phrase.text)}
-            anchors |= {Anchor(one): None for one in (*years, *question.strict) if one.isdigit() and one not in named}
+            anchors |= {Anchor(one): None for one in question.strict if one.isdigit() and one not in named}
         self.anchors = tuple(anchors)[:_ANCHORS]
         if question.noun and not (self.target or found[question.noun].properties):
             self.lost.append(question.noun.text)
@@ -183,7 +197,7 @@ class EndpointAgenda(Agenda):
 
     def _labels(self) -> list[str]:
         """What a query stands for: its class, the properties, the number that it sorts by."""
-        labels = [_name(self.target) if self.target else "", *(" ".join(link.names) for link in self.links)]
+        labels = [_name(self.target) if self.target else "", *(link.words for link in self.links), *self.heard]
         return [*labels, *self.number.names, (self.question.measure or ("",))[0]] if self.number else labels
 
     def _sentence(self, table: AnswerTable) -> str:
@@ -249,6 +263,7 @@ class EndpointAgenda(Agenda):
         known, question = lexicon(self.language), self.question
         taken = known.function.union(*(words_of(one.text) for one in self.anchors))
         rest = [word for word in words_of(question.text) if word not in taken]
+        kind = {*stems(f"{self.asked} {_name(self.target)}")} if self.target else set()
         thought = f"Which properties lie between {anchor.id or f'“{anchor.text}”'} and what is asked for?"
         moment = f" FILTER({_MOMENT.format('?answer')})" if question.asks == "time" and not self.target else ""
         moment += " FILTER(isIRI(?answer))" if question.kind == "yes-no" else ""
@@ -272,9 +287,17 @@ class EndpointAgenda(Agenda):
             sure = bool(self.target) and hops == 1 and not anchor.text.isdigit()
             if link := _best(links, said, sure=sure):
                 return link
-            begins = {word[0] for word in rest}  # as forms of a verb do: "born", birth
-            alike = [one for one in links if begins & {word[0] for word in words_of(one.names[0])}]
-            if (question.asks in ("time", "place") or question.kind == "yes-no") and len(alike) == 1:
+            # As forms of a verb do: "born", birth; "erschienen", Erscheinungsjahr.
+            verbs = [word for word in rest if not {singular(word)} & kind]
+            if anchor.sign:
+                begun = {link: [one for one in verbs if _begins(link, one[:_STEM])] for link in links}
+                times = known.hints.get("time", "").split()
+                named = [link for link in links if any(time in link.words.casefold() for time in times)]
+                alike = [link for link in links if begun[link]] if verbs else named
+                self.heard = [*self.heard, *(begun[alike[0]] if len(alike) == 1 else ())]
+            else:
+                alike = [one for one in links if any(_begins(one, word[0]) for word in verbs)]
+            if (anchor.sign or question.asks in ("time", "place") or question.kind == "yes-no") and len(alike) == 1:
                 return alike[0]
         return None
 
@@ -321,8 +344,13 @@ class EndpointAgenda(Agenda):
         return found
 
 
+def _begins(link: Link, letters: str) -> bool:
+    """Whether a word of a link's names begins so."""
+    return any(word.startswith(letters) for word in words_of(link.words))
+
+
 def _best(links: Sequence[Link], words: str, *, sure: bool) -> Link | None:
     """The link whose names fit the words best, of as good ones the commonest; ``sure``: where none, the only one."""
-    fits = [round(fit, 6) for fit in relevance(words, [" ".join(link.names) for link in links])]
+    fits = [round(fit, 6) for fit in relevance(words, [link.words for link in links])]
     best = max(fits, default=0.0)
     return links[fits.index(best)] if best > 0 or (sure and len(links) == 1) else None

@@ -31,6 +31,7 @@ _PRICE = "price cost preis prix precio"
 QUANTITIES = {
     "mass": "mass weight gewicht masse poids peso",
     **dict.fromkeys(("cost", "expensive", "cheapest", "price"), _PRICE),
+    "stars": "stars rating",
 }
 """Words that names of numbers have, in several languages, for words of a question that they do not share."""
 NOTHING = SearchResult()
@@ -162,7 +163,8 @@ class Agenda(ABC):
         "открыл" (discovered) is no "место открытия" (place of discovery).
         """
         question, words = self.question, lexicon(self.language)
-        named, known = {word for name in names for word in fold(name).split()}, [*filter(None, map(fold, labels))]
+        texts = {*map(fold, names)}
+        named, known = {word for text in texts for word in text.split()}, [*filter(None, map(fold, labels))]
         if "ORDER BY" in query and question.measure:
             named |= set(map(fold, words.measures))
             known.append(fold(question.measure[0]))
@@ -170,7 +172,7 @@ class Agenda(ABC):
 
         def says(word: str) -> bool:
             if " " in word:  # no label says "over 80"
-                return False
+                return fold(word) in texts
             plain, low = fold(word), word.casefold()
             folded = fold(f"{word} {words.verbs.get(low, '')} {QUANTITIES.get(low, '')}").strip()
             if plain in named or singular(plain) in stems or plain in words.measures:
@@ -224,8 +226,11 @@ class Agenda(ABC):
         """Say why there is no answer: words that would be left out, names that nothing has; ``has``: what there is."""
         text = whole = self.state["question"].strip()
         for query, search in self.searches.items():
-            near = next((one.alias or one.label for one in search.entities if query in lost), "")
-            if fuzz.ratio(query, meant := search.suggestion or near) >= _MISSPELLED:
+            missed = query in lost or {*query.split()} <= {*unused}
+            near = next((one.alias or one.label for one in search.entities if missed), "")
+            meant = search.suggestion or near
+            within = query in meant or meant in query
+            if not within and max(fuzz.ratio(query, meant), fuzz.partial_ratio(query, meant)) >= _MISSPELLED:
                 text = text.replace(query, meant)
         instead = (text,) if text != whole and " " in whole else ()  # one word alone is a greeting as often as a name
         self.understood = Understood(unused=tuple(unused or lost), instead=instead)

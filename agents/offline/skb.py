@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain, combinations, pairwise, product
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from kbnav.agents.common.state import State
 from kbnav.agents.offline.policy import Agenda, Calls
 from kbnav.answers.language import fold, lexicon, singular
-from kbnav.answers.parsing import pronoun
+from kbnav.answers.parsing import Bound, pronoun
 from kbnav.answers.relevance import relevance
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.questions import (
@@ -39,7 +40,7 @@ _MENTIONS, _PATHS, _TRIES = 4, 3, 7
 """Names that paths are combined of, the longest; paths of each; combinations that are followed."""
 _BY_TEXT = 50
 """Nodes that are near to the text, among which those at the paths' ends are looked for."""
-_SEARCH, _FOLLOW, _DESCRIBED = "search_entities", "search_neighbors", "vector_query"
+_SEARCH, _DESCRIBED = "search_entities", "vector_query"
 _NOUNS_HAVE_CAPITALS = frozenset({"de", "lb"})
 _SUMMED = {
     **dict.fromkeys(("total", "sum", "combined", "summe", "somme", "suma"), "SUM"),
@@ -48,7 +49,7 @@ _SUMMED = {
 """Words that ask for one number of all values of a field."""
 _JUDGING = frozenset(["best", "worst", "beste", "besten", "meilleur", "mejor"])
 """Superlatives that no field measures."""
-_YEAR = re.compile(r"\d{4}(?:-|$)")
+_YEAR = re.compile(r"(?:1\d|20)\d\d(?:-|$)")
 """A value that is a year or a date."""
 _STEM = 3
 """Letters of a word that a relation's may begin with."""
@@ -56,6 +57,24 @@ _LINKS = 8
 """Relations and fields that are named where a question was not understood."""
 _COMPARABLE = 'FILTER(isNumeric(?value) || REGEX(STR(?value), "^[0-9]{4}-[0-9][0-9]"))'
 """What can be sorted: numbers and dates."""
+
+
+class Field(NamedTuple):
+    """A field of numbers or dates, by its IRI; ``dated``: its values are years or dates."""
+
+    iri: str
+    dated: bool
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return unquote(self.iri.rpartition("/")[2]).replace("_", " ").replace(":", " ")
+
+    def test(self, value: str, bound: Bound) -> str:
+        """SPARQL that a value is within a bound."""
+        if self.dated:
+            return f'SUBSTR(STR({value}), 1, 4) {bound.sign} "{bound.number}"'
+        return f"{value} {bound.sign} {bound.number}"
 
 
 class PreparedSkb:
@@ -78,7 +97,7 @@ class SkbAgenda(Agenda):
 
     def __init__(self, toolbox: Toolbox, schema: PreparedSkb, state: State, context: Context) -> None:
         super().__init__(toolbox, state, context)
-        self._schema, self._kb, self._skb, self._tools = schema, schema.kb, schema.kb.skb, toolbox.names
+        self._schema, self._kb, self._skb = schema, schema.kb, schema.kb.skb
         self._reading: Reading = schema.read(state["question"], self.language)
         self._before = ""
         """What is told before all else: how a name was read."""
@@ -103,35 +122,34 @@ class SkbAgenda(Agenda):
             yield [(_SEARCH, f"“{name.text}” is a name here.", {"query": name.text}) for name in mentions[:_SEARCHES]]
         yield from self._begun()
         reading, mentions = self._reading, self._reading.mentions
-        longest = sorted(mentions, key=lambda mention: -len(mention.text))[:_MENTIONS]
-        mentions = tuple(mention for mention in mentions if mention in longest) or self._earlier()
+        mentions = mentions[:_MENTIONS] or self._earlier()
         if len(mentions) == 1 and not (reading.asked or reading.types):
             here = (Path(mentions[0].nodes[0], (), 0.0),)
             yield from self._field([self._skb.id(node) for node in mentions[0].nodes], here)
             if reading.mentions and self.question.asks in ("", "person") and not self._left(here):
                 yield self._finished("This is what it names.", here, [self._skb.id(here[0].node)], "")
-        if reading.afterthought:
-            mentions = (*mentions, reading.afterthought)
-        if reading.asked and not (mentions or reading.types or self.telling(self._left(()))):
-            yield from self._whole((), (yield from self._follow(())))
+        if QUERY in self.toolbox.names:
+            yield from self._linked((*mentions, reading.afterthought) if reading.afterthought else mentions)
+        if reading.asked or (reading.words and self.question.asks != "time"):  # no thing is a time
+            yield from self._by_text_alone()
+        self.decline(self._left([Path(one.nodes[0], (), 0.0) for one in mentions]), (), self._links())
+
+    def _linked(self, mentions: Sequence[Mention]) -> Iterator[Calls]:
+        """What numbers tell, or what the likeliest paths from the names lead to; without names, the whole type."""
+        reading = self._reading
         tried = self._hypotheses(mentions)[:_TRIES]
         if tried or not mentions:
-            yield from self._compared(tried[0] if tried else ())
-        wanted: set[int] = set()
+            yield from self._computed(tried[0] if tried else ())
+        if reading.asked and not (mentions or reading.types or self.telling(self._left(()))):
+            yield from self._whole((), (yield from self._follow(())))
         for paths in tried:
-            used = {word for path in paths for word in path.used}
             if found := (yield from self._follow(paths)):
                 if not reading.asked:
                     yield from self._field(found, paths)
                 if not self.telling(self._left(paths)):
                     yield from self._whole(paths, found)
-                lost = [reading.tokens[place].text for place in sorted(wanted - used)] or self._dropped(paths)
-                yield from self._best(paths, found, " ".join(lost))
+                yield from self._best(paths, found)
             yield from self._none(paths)
-            wanted |= used
-        if reading.asked or (reading.words and self.question.asks != "time"):  # no thing is a time
-            yield from self._by_text_alone()
-        self.decline(self._left([Path(one.nodes[0], (), 0.0) for one in mentions]), (), self._links())
 
     def end(self) -> Iterator[Calls]:
         """See ``Agenda``; a finish before any look-up is refused."""
@@ -184,10 +202,9 @@ class SkbAgenda(Agenda):
         tokens, index = self._reading.tokens, self._skb.text
         if self.language.split("-")[0] in _NOUNS_HAVE_CAPITALS:
             return
-        places = (at for at in self._reading.words if at or any(map(str.isdigit, tokens[at].text)))
-        capitals = {at for at in places if tokens[at].text[:1].isupper()}
+        capitals = {at for at in self._reading.words if at and tokens[at].text[:1].isupper()}
         for first in sorted(at for at in capitals if at - 1 not in capitals):
-            word, behind = tokens[first], self._words[first + 1 : first + 2]
+            word = tokens[first]
             begun = f"Which names begin with “{word.text}”?"
             nodes = self._kb.entities((yield from self._nodes([(_SEARCH, begun, {"query": word.text})])))
             named = sorted(
@@ -195,7 +212,6 @@ class SkbAgenda(Agenda):
                 for one in nodes.values()
                 if one.kind != self._reading.asked and name_words(one.label)[:1] == [word.low]
             )
-            named = [one for one in named if not {*behind} & {*name_words(one[0])[1:]}]  # "Nordic lamp 7" is not lamp 1
             if len(named) == 1 and first + 1 not in capitals:
                 mention = Mention(word.text, first, first + 1, (self._skb.number(named[0][1]),))
                 mentions = sorted((*self._reading.mentions, mention), key=lambda one: one.first)
@@ -238,9 +254,7 @@ class SkbAgenda(Agenda):
             kinds = {step.target for step in steps}
             asked = self._reading.asked or (kinds.pop() if len(kinds) == 1 else "")
             links = [one for one in steps if one.target == asked]
-            begins = {part[0] for one in links for part in name_words(one.relation)}  # "written": wrote
-            telling = self.telling(self._left([Path(node, (), 0.0)]))
-            sole = len(links) == 1 and (not telling or any(word[0] in begins for word in telling))
+            sole = len(links) == 1 and not self.telling(self._left([Path(node, (), 0.0)]))
             found.append((Path(node, (links[0] if sole else Step("", "both", asked),), 0.0),))
         for size in range(len(mentions), 0, -1):
             some = [
@@ -266,26 +280,25 @@ class SkbAgenda(Agenda):
             return len(found)
         if not paths:
             return self._size(self._reading.asked)
-        query = f"SELECT (COUNT(DISTINCT ?x) AS ?number) WHERE {{\n{self._body(paths)}\n}}"
+        return (yield from self._count(self._body(paths)))
+
+    def _count(self, body: str) -> Generator[Calls, None, int]:
+        """The number of nodes ``?x`` that fit a pattern."""
+        query = f"SELECT (COUNT(DISTINCT ?x) AS ?number) WHERE {{\n{body}\n}}"
         table = yield from self.queried(query, "How many are there in all?")
         return next((int(cell.value) for row in table.rows for cell in row if cell), 0)
 
     def _whole(self, paths: Sequence[Path], found: Sequence[str]) -> Iterator[Calls]:
-        """The number of all nodes at the end of the paths (without any, of the type), or their list, where it is long.
-
-        ``found`` are those that were found; without queries that may not be all.
-        """
+        """The number of nodes at the end of the paths (without any, of the type), or their list, where it is long."""
         total = yield from self._total(paths, found)
-        if QUERY not in self._tools:
-            return
         if self.question.kind == "count":
             yield self._finished("This is their number.", paths, (), str(total))
         if total > ANSWERS or (found and not paths):
             some = f"{len(found):,} of {total:,} are listed." if len(found) < total else f"These are all {total:,}."
             yield self._finished(some, paths, found, "")
 
-    def _best(self, paths: Sequence[Path], found: Sequence[str], lost: str) -> Iterator[Calls]:
-        """What was found, ranked by the words that no path used; ``lost`` is what the paths were tried without."""
+    def _best(self, paths: Sequence[Path], found: Sequence[str]) -> Iterator[Calls]:
+        """What was found, ranked by the words that no path used."""
         words, anything = (
             self.telling(self._left(paths)),
             any(not step.relation for path in paths for step in path.steps),
@@ -298,8 +311,9 @@ class SkbAgenda(Agenda):
             ranked = [*fitting, *(node for node in found if node not in fitting)]
         best, told = self._saying(ranked, words)
         total = yield from self._total(paths, found)
+        lost = " ".join(self._dropped(paths))
         fits = f"Nothing fits “{lost}” too." if lost else "This fits the question best."
-        if not (lost or words) and QUERY in self._tools and len(best) == total:
+        if not (lost or words) and len(best) == total:
             fits = f"These are all {total:,}." if total > 1 else "This is the only one."
         cut = f" {len(best)} of {total:,} are listed{told}." if len(best) < total else ""
         guess = anything and words == self.telling(self._left(paths, self._text(best[0])))
@@ -323,34 +337,97 @@ class SkbAgenda(Agenda):
         between = [[one for one in self._schema.paths.steps(a) if one.target == b] for a, b in pairwise(kinds)]
         return all(len(links) == 1 for links in between) or (len(path.steps) == 1 and bool(path.used))
 
-    def _compared(self, paths: Sequence[Path]) -> Iterator[Calls]:
-        """Those of the nodes at the end of the paths (without any, of the type) that have most or least; or their sum.
+    @cached_property
+    def _first(self) -> str:
+        """How many of the first are asked for, as in "top 3" and "3 cheapest"; empty where that is not said."""
+        measures = lexicon(self.language).measures
+        said = (b if a == "top" else a for a, b in pairwise(self._words) if a == "top" or b in measures)
+        return next((word for word in said if word.isdecimal()), "")
 
-        It is compared by the field, or by the number of links, whose name fits the words best.
+    def _computed(self, paths: Sequence[Path]) -> Iterator[Calls]:
+        """What numbers and dates tell of the nodes at the end of the paths (without any, of the type).
+
+        Those within the bounds that the question names; or of these those with most or least, or a sum.
         """
-        known, kind = lexicon(self.language), self._reading.asked or (paths[0].target if paths else "")
-        if not kind and self.question.asks:
-            kind = next((one for one in self._schema.types if one.casefold() == self.question.asks), "")
+        question, known = self.question, lexicon(self.language)
+        kind = self._reading.asked or (paths[0].target if paths else "")
+        if not kind and question.asks:
+            kind = next((one for one in self._schema.types if one.casefold() == question.asks), "")
         left = [word.casefold() for word in self._left(paths)]
-        total = next((_SUMMED[word] for word in left if word in _SUMMED), "")
+        said = [
+            one for one in question.bounds if one.said != self._first and {one.said.casefold(), one.number} & {*left}
+        ]
         # A superlative that names a relation of the path compares nothing.
-        compares = any(known.measures.get(word, ()) == self.question.measure for word in left)
-        if not kind or self.question.kind != "values" or not (total or compares) or self._dropped(paths):
+        ranks = any(word in _SUMMED or known.measures.get(word, ()) == question.measure for word in left)
+        if not kind or not (ranks or said) or self._dropped(paths):
             return
-        quantity, order = self.question.measure or ("", "DESC")
-        asked = f"SELECT ?field (COUNT(*) AS ?number) (SAMPLE(?value) AS ?one) WHERE {{ {self._of(kind)} ; ?field "
-        asked += f"?value {_COMPARABLE} }} GROUP BY ?field ORDER BY DESC(?number)"
+        asked = "SELECT ?field (COUNT(*) AS ?number) (MIN(?value) AS ?least) (MAX(?value) AS ?most) WHERE { "
+        asked += f"{self._of(kind)} ; ?field ?value {_COMPARABLE} }} GROUP BY ?field ORDER BY DESC(?number)"
         rows = (yield from self.queried(asked, "What do these have that can be compared?")).rows
-        dated = [place for place, (*_, one) in enumerate(rows) if one and _YEAR.match(one.value)]
-        fields = [row[0].value for row in rows if row[0]]
-        names = [unquote(field.rpartition("/")[2]).replace("_", " ").replace(":", " ") for field in fields]
-        body = f"{self._body(paths, kind=kind)}\n  "
-        if (place := self.quantity(names, dated, left)) is not None:
-            body += f"?x <{fields[place]}> ?value . {_COMPARABLE}"
-            number, name = f"{total or ('MIN' if order == 'ASC' else 'MAX')}(?value)", names[place]
-        elif not quantity and not total and (step := self._counted_links(kind, paths, left)):
+        fields = [
+            Field(field.value, all(one and _YEAR.match(one.value) for one in ends)) for field, _, *ends in rows if field
+        ]
+        limits = [(one, field) for one in said if (field := self._limited(one, fields, left))]
+        if len(limits) < len(said):
+            return
+        every = (yield from self._total(paths)) if paths else self._size(kind)
+        has = self._body(paths, kind=kind)
+        has += "".join(f"\n  ?x <{field.iri}> ?value{at} ." for at, (_, field) in enumerate(limits))
+        tests = [field.test(f"?value{at}", bound) for at, (bound, field) in enumerate(limits)]
+        fits = f"{has}\n  FILTER({' && '.join(tests)})" if tests else has
+        read = [text for bound, field in limits for text in (field.name, bound.said, bound.number)]
+        if ranks and question.kind == "values":
+            yield from self._ranked(paths, kind, fits, fields, left, every, read)
+        elif not ranks and question.kind != "yes-no":
+            yield from self._within(paths, has, fits, every, read)
+
+    def _limited(self, bound: Bound, fields: Sequence[Field], left: Sequence[str]) -> Field | None:
+        """The field that a number bounds: one that the words name; a year may bound the only one of dates, too.
+
+        A number alone, as in "a rating of 5" and "5 stars", stands beside the name of what it is.
+        """
+        dated = [field for field in fields if field.dated] if _YEAR.match(bound.number) else []
+        some = dated or ([*fields] if bound.number else [])
+        if bound.said in self._words and not dated:
+            at = self._words.index(bound.said)
+            left = [word for word in left if word in self._words[max(0, at - 2) : at + 2]]
+        place = self.quantity([field.name for field in some], [], left)
+        if place is not None:
+            return some[place]
+        return dated[0] if len(dated) == 1 else None
+
+    def _within(self, paths: Sequence[Path], has: str, fits: str, every: int, read: Sequence[str]) -> Iterator[Calls]:
+        """The nodes that fit a pattern, or how many they are, of those that have what it bounds."""
+        number, have = (yield from self._count(fits)), (yield from self._count(has))
+        among = f"of the {have:,} that have “{read[0]}”, of {every:,}."
+        if self.question.kind == "count":
+            yield self._finished(f"{number:,} {among}", paths, (), str(number), *read)
+        listing = f"SELECT ?x (MIN(?value0) AS ?least) WHERE {{\n{fits}\n}}"
+        listing += f" GROUP BY ?x ORDER BY ?least ?x LIMIT {self._schema.listed}"
+        found = yield from self._nodes([(QUERY, "Listing those within the bounds.", {"query": listing})])
+        some = f"{len(found):,} of {number:,} are listed: those" if len(found) < number else f"{number:,}"
+        yield self._finished(f"{some} {among}", paths, found, "", *read)
+
+    def _ranked(
+        self,
+        paths: Sequence[Path],
+        kind: str,
+        body: str,
+        fields: Sequence[Field],
+        left: Sequence[str],
+        every: int,
+        read: Sequence[str],
+    ) -> Iterator[Calls]:
+        """Those that fit a pattern with most or least of a field, or of links, whose name fits the words; or a sum."""
+        known, (quantity, order) = lexicon(self.language), self.question.measure or ("", "DESC")
+        total = next((_SUMMED[word] for word in left if word in _SUMMED), "")
+        dated = [place for place, field in enumerate(fields) if field.dated]
+        if (place := self.quantity([field.name for field in fields], dated, left)) is not None:
+            body += f"\n  ?x <{fields[place].iri}> ?value . {_COMPARABLE}"
+            number, name = f"{total or ('MIN' if order == 'ASC' else 'MAX')}(?value)", fields[place].name
+        elif not quantity and not total and (step := self._counted_links(kind, left)):
             linked = f"{self._pattern('?x', step, '?y')} {self._of(step.target, '?y')} ."
-            body += linked if order == "DESC" else f"OPTIONAL {{ {linked} }}"
+            body += f"\n  {linked}" if order == "DESC" else f"\n  OPTIONAL {{ {linked} }}"
             number, name = "COUNT(DISTINCT ?y)", f"number of {step.target} ({step.relation.replace('_', ' ')})"
         else:
             return
@@ -360,29 +437,23 @@ class SkbAgenda(Agenda):
             query += " HAVING (COUNT(?value) > 0)"  # the mean of nothing is 0 in SPARQL
         else:
             query += f" GROUP BY ?x ORDER BY {order}(?number) ?x LIMIT {self._schema.listed}"
-        # "top 3", "3 cheapest"
-        wanted = (b if a == "top" else a for a, b in pairwise(self._words) if a == "top" or b in known.measures)
-        first = next((int(word) for word in wanted if word.isdecimal()), 1)
-        found = [
-            (row[0], row[-1].value)
-            for row in (yield from self.queried(query, "This compares them all.")).rows
-            if row[0] and row[-1]
-        ]
+        rows = (yield from self.queried(query, "This compares them all.")).rows
+        found = [(cell, number.value) for cell, number in rows if cell and number]
         if not found:
             return
-        last = found[min(max(first, 1), len(found)) - 1][1]
+        first = max(1, int(self._first or 1))
+        last = found[min(first, len(found)) - 1][1]
         listed = [one for place, one in enumerate(found) if place < first or one[1] == last]
         nodes = [cell.entity_id for cell, _ in listed if cell.entity_id]
-        every = (yield from self._total(paths)) if paths else self._size(kind)
-        read = [name, *known.hints.values(), str(first), *known.measures, *(_SUMMED if total else ())]
+        read = [*read, name, *known.hints.values(), str(first), *known.measures, *(_SUMMED if total else ())]
         read += [word for word in left if any(part.startswith(singular(word)) for part in name_words(name))]
         if total:
             amount = float(last)
             answer = f"{round(amount, 2):.12g}" if abs(amount) >= 1 else f"{amount:.3g}"
             said = f"This is their {'sum' if total == 'SUM' else 'mean'}: of {found[0][0].value} of {every:,}."
             yield self._finished(said, paths, (), answer, *read)
-        names_of = self._kb.named(nodes[:ANSWERS])
-        labels = [names_of[node].label for node in nodes[:ANSWERS] if node in names_of]
+        names = self._kb.named(nodes[:ANSWERS])
+        labels = [names[node].label for node in nodes[:ANSWERS] if node in names]
         more = f" (+{len(nodes) - ANSWERS})" if len(nodes) > ANSWERS else ""
         whole = f" of {every:,}" if len(found) < every else ""
         among = f"{len(found):,}{whole} of type {kind}" if len(found) < self._schema.listed else f"all of type {kind}"
@@ -400,20 +471,17 @@ class SkbAgenda(Agenda):
         """
         uncounted = self.question.kind == "count" and not answer
         unused = self._left(paths, *(() if uncounted else read))
-        given_up = {word for name in self._dropped(paths) for word in name.split()} if paths else {}
-        lacks = self.telling([word for word in unused if word not in given_up])
-        if uncounted or self.turns(unused) or (all_needed and lacks):
+        if uncounted or self.turns(unused) or (all_needed and self.telling(unused)):
             self.decline(unused, (), self._links())
             return [(FINISH, self._before + self.note, {"nodes": []})]
         text = self._worded(paths) or self._reading.asked.replace("_", " ")
         self.understood = Understood(text, self.told_words(unused, ""))
         return [(FINISH, self._before + said, {"nodes": list(nodes), "answer": answer})]
 
-    def _counted_links(self, kind: str, paths: Sequence[Path], words: Sequence[str]) -> Step | None:
+    def _counted_links(self, kind: str, words: Sequence[str]) -> Step | None:
         """The links of a type that the words name, by their relation or by the type at the other end."""
         kinds = {word.name for word in self._reading.types}
-        followed = {step.relation for path in paths for step in path.steps}
-        steps = [step for step in self._schema.paths.steps(kind) if step.relation not in followed]
+        steps = self._schema.paths.steps(kind)
         stems = tuple(stem for word in words if len(stem := singular(word)) >= _STEM)
         scores = [
             2 * any(word.startswith(stems) for word in name_words(step.relation)) + (step.target in kinds)
@@ -423,23 +491,9 @@ class SkbAgenda(Agenda):
         return steps[scores.index(best)] if best and scores.count(best) == 1 else None
 
     def _follow(self, paths: Sequence[Path]) -> Generator[Calls, None, list[str]]:
-        """Follow paths and return the nodes at the end of all, up to the length of a list; without any, of the type."""
-        if QUERY in self._tools:
-            thought = f"{self._worded(paths)}: asking for what fits {'all' if len(paths) > 1 else 'it'}."
-            return (
-                yield from self._nodes([(QUERY, thought if paths else "Listing them.", {"query": self._query(paths)})])
-            )
-        both: list[str] | None = None
-        for path in paths:
-            ends, text = [self._skb.id(path.node)], leftover(self._reading, paths)
-            for number, step in enumerate(path.steps, 1):  # from the second step on, from the first few nodes found
-                given = {"query": text if number == len(path.steps) else "", "relation": step.relation}
-                given["direction"] = step.direction
-                thought = f"{self._worded([path])}: following it."
-                calls: Calls = [(_FOLLOW, thought, {**given, "entity_id": node}) for node in ends[:_PATHS]]
-                ends = list(dict.fromkeys((yield from self._nodes(calls))))
-            both = ends if both is None else [node for node in both if node in ends]
-        return self._of_type(both or [], paths[0].target if paths else "")
+        """The nodes at the end of all paths, up to the length of a list; without any, of the type."""
+        thought = f"{self._worded(paths)}: asking for what fits {'all' if len(paths) > 1 else 'it'}."
+        return (yield from self._nodes([(QUERY, thought if paths else "Listing them.", {"query": self._query(paths)})]))
 
     def _by_text_alone(self) -> Iterator[Calls]:
         """What a question without a usable name describes."""
@@ -449,7 +503,8 @@ class SkbAgenda(Agenda):
         thought = "No path leads to an answer; looking for what the question describes."
         described = {"text": text, "node_type": asked, "limit": ANSWERS}
         shown = (yield from self._nodes([(_DESCRIBED, thought, described)], last=True)) if text else []
-        if found := self._of_type(shown, asked):
+        known = self._kb.entities(shown)
+        if found := [node for node in shown if node in known and asked in ("", known[node].kind)]:
             words = self.telling(self._left(()))
             found, _ = self._saying(found, words)
             held = ", ".join(f"“{word}”: {index.holders(word):,}" for word in words) if index else ""
@@ -488,10 +543,6 @@ class SkbAgenda(Agenda):
         """The number of nodes of a type; without one, of all."""
         first, end = self._skb.type_range(kind) if kind else (0, len(self._skb.nodes.ids))
         return end - first
-
-    def _of_type(self, nodes: Sequence[str], kind: str) -> list[str]:
-        known = self._kb.entities(nodes)
-        return [node for node in nodes if node in known and kind in ("", known[node].kind)]
 
     def _nodes(self, calls: Calls, *, last: bool = False) -> Generator[Calls, None, list[str]]:
         """Have calls made, where there is room or they are the ``last``, and return the nodes that they show."""

@@ -42,15 +42,14 @@ EDGES = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["sparql", "graph only"])
-def village(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
-    """Seven nodes, with and without SPARQL."""
+@pytest.fixture(scope="module")
+def village(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
+    """Seven nodes."""
     folder = tmp_path_factory.mktemp("village")
     (folder / "n.jsonl").write_text(NODES)
     lines = ["source\trelation\ttarget", *("\t".join(edge) for edge in EDGES)]
     (folder / "e.tsv").write_text("\n".join(lines) + "\n")
-    options = Options(vectors=False, sparql=request.param)
-    build(TableSource([folder / "n.jsonl"], [folder / "e.tsv"]), folder / "village.skb", options)
+    build(TableSource([folder / "n.jsonl"], [folder / "e.tsv"]), folder / "village.skb", Options(vectors=False))
     kb = SkbKB(SKB.open(folder / "village.skb"))
     yield kb
     kb.close()
@@ -81,7 +80,8 @@ def test_what_a_question_says_besides_ranks_what_was_found_and_of_one_house_name
 def test_a_part_that_nothing_meets_is_given_up_and_that_is_said(village, tmp_path):
     question = "Which house painted by Bob Lisk is located in Mew?"
     run = ask(skb_offline(village, Settings(home=tmp_path, language="en")), question)
-    assert run.outcome.note == "Nothing fits “painted” too."
+    assert run.outcome.understood is not None
+    assert run.outcome.understood.unused == ("painted",)
 
 
 def test_a_name_that_is_nowhere_is_no_answer(village, tmp_path):
@@ -122,7 +122,7 @@ def test_any_text_is_read_and_no_place_is_taken_twice(village, text):
 
 
 def test_on_the_demos_questions_it_does_as_the_guide_says(demo_kb, tmp_path):
-    """30 first and 33 among the first twenty, of 37; a little less is a change to look at, not yet a fault."""
+    """29 first and 32 among the first twenty, of 37; a little less is a change to look at, not yet a fault."""
     agent = skb_offline(demo_kb, Settings(home=tmp_path, kb="demo", language="en"))
     first = among = 0
     for row in DEMO_QUESTIONS:
@@ -182,17 +182,18 @@ def test_counts_most_least_and_sums_are_computed_over_fields_and_links(demo_kb, 
 
 
 SHOP = """\
-id;name;type;price;about;city;size
-1;Nordic lamp 1;product;30;in stock at a fair cost;;2 feet
-A-2;Steel lamp 2;product;12.5;in stock;;one foot
-3;Oak chair 3;product;8;of low cost;;
-4;Pine chair 4;product;;;;
-r1;;review;4;It wobbles a bit;;
-s1;Acme Ltd;supplier;;;Leeds;
-s2;Acme Inc;supplier;;;Boston;
-s3;Rossi S.p.A.;supplier;;;Milano;
-Lamps;Lamps;category;;;;
-Chairs;Chairs;category;;;;
+id;name;type;price;about;city;size;rating;date
+1;Nordic lamp 1;product;30;in stock at a fair cost;;2 feet;;
+A-2;Steel lamp 2;product;12.5;in stock;;one foot;;
+3;Oak chair 3;product;8;of low cost;;;;
+4;Pine chair 4;product;;;;;;
+r1;;review;4;It wobbles a bit;;;5;2025-02-01
+r2;;review;;Bright enough for me;;;3;2024-11-30
+s1;Acme Ltd;supplier;;;Leeds;;;
+s2;Acme Inc;supplier;;;Boston;;;
+s3;Rossi S.p.A.;supplier;;;Milano;;;
+Lamps;Lamps;category;;;;;;
+Chairs;Chairs;category;;;;;;
 """
 LINKS = [
     ("1", "s1"),
@@ -203,6 +204,7 @@ LINKS = [
     ("A-2", "Lamps"),
     ("3", "Chairs"),
     ("r1", "1"),
+    ("r2", "A-2"),
 ]
 
 
@@ -212,7 +214,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
     folder = tmp_path_factory.mktemp("shop")
     (folder / "n.csv").write_text(SHOP)
     lines = [
-        f"{one},{'supplied by' if other[0] == 's' else 'about' if one == 'r1' else 'category'},{other}"
+        f"{one},{'supplied by' if other[0] == 's' else 'about' if one[0] == 'r' else 'category'},{other}"
         for one, other in LINKS
     ]
     (folder / "e.csv").write_text("\n".join(["source,relation,target", *lines]) + "\n")
@@ -244,7 +246,6 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
         ("When was Acme Ltd founded?", "", "supplied by", ("founded",)),
         ("Which suppliers are in Leeds?", "Acme Ltd", "not checked as facts: 1 of 3. Texts with “Leeds”: 1", ()),
         ("Which products did Acme Ltd recall?", "", "“recall”", ("recall",)),
-        ("Which products did Acme Ltd sell?", "Nordic lamp 1, Steel lamp 2", "", ("sell",)),  # as irregular verbs begin
         (
             "Which product has the best price?",
             "",
@@ -252,9 +253,26 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
             ("best",),
         ),
         ("What is the cheapest fair product?", "", "“fair”", ("fair",)),
-        ("Which products have a price below 20?", "", "“below 20”", ("below", "20", "below 20")),
+        ("Which products have a price below 20?", "Oak chair 3, Steel lamp 2", "2 of the 3 that have “price”", ()),
+        ("Which products cost less than 20?", "Oak chair 3, Steel lamp 2", "price", ()),
+        ("How many products cost at least 12.5?", "2", "price", ()),
+        ("How many products cost more than 1,000?", "0", "", ()),
+        ("Which products cost more than 100?", "", "0 of the 3 that have “price”, of 4", ()),
+        ("Which products cost less than 1.000?", "", "“less than 1.000”", ("less than 1.000",)),
+        ("Which products cost less than 20 euros?", "", "“euros”", ("euros",)),
+        ("Which products supplied by Acme Ltd have a price between 10 and 20?", "Steel lamp 2", "", ()),
+        ("Which lamps cost exactly 30?", "Nordic lamp 1", "", ()),
+        ("Which reviews have a rating of 5?", "It wobbles a bit", "", ()),
+        ("Which reviews have more than 4 stars?", "It wobbles a bit", "", ()),
+        ("Which lamps have a price of 7?", "", "0 of the 2 that have “price”", ()),
+        ("What is the price of lamp 7?", "", "“7”", ("7",)),
+        ("Which reviews are from 2024?", "Bright enough for me", "", ()),
+        ("How many reviews since 2024 are there?", "2", "", ()),
+        ("Which reviews before 2025 have a rating over 4?", "", "0 of the 2 that have", ()),
+        ("Which reviews of Steel lamp 2 are from 2024?", "Bright enough for me", "", ()),
+        ("Which is the cheapest product over 10?", "Steel lamp 2: 12.5", "Lowest price among 2", ()),
         ("Which products are supplied by Acme Ltd or Rossi S.p.A.?", "", "“or”", ("or",)),
-        ("What is the total price?", "", "“total”", ("total", "price")),
+        ("What is the total price?", "", "“total”", ("total",)),
         ("In which city is Rossi S.p.A.?", "Milano", "Rossi S.p.A.", ()),
         ("In which city is the supplier of Nordic lamp 1?", "Leeds", "Acme Ltd", ()),
         ("Which products are supplied by Rossi?", "Oak chair 3", "Rossi S.p.A. is meant by “Rossi”", ()),
@@ -271,9 +289,9 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
         ("Which products with a price are supplied by Acme Ltd?", "Steel lamp 2, Nordic lamp 1", "", ("price",)),
         ("Which reviews are about Nordic lamp 1?", "It wobbles a bit", "", ()),
         ("Which products are supplied by Acme?", "", "“Acme” may be Acme Inc or Acme Ltd", None),
-        ("What is the price of Nordic lamp 7?", "", "“7”", ("7",)),
+        ("What is the price of Nordic lamp 7?", "", "“7”", ("price", "7")),
         ("What is the telephone of Acme Ltd?", "", "“telephone”", ("telephone",)),
-        ("Which products of low cost are less than 10?", "", "“10”", ("10", "than", "less than 10")),
+        ("Which products of low cost are less than 10?", "", "“low”", ("low",)),
         ("Which products are not in stock?", "", "“not”", ("not",)),
         ("Which products are in stock since 2005?", "", "“2005”", ("since", "2005")),
         ("Which lamp is no longer in stock?", "", "“no”", ("no", "longer")),  # "no" is in Nordic, and no word of it

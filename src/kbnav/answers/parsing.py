@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from kbnav.answers.language import Asks, Lexicon, Order, lexicon, singular
 
@@ -24,10 +24,14 @@ _WHOLE_NAME = re.compile(
 _ABBREVIATION = re.compile(r"(?:\w\.)+|\w+\.\w+.*|(?:Jr|Sr|St|Dr|Mr)\.")
 _ELISION = re.compile(r"^(?:[dlnsjmtcDLNSJMTC]|[Qq]u)['’](?=\w)")
 _YEAR = re.compile(r"1\d{3}|20\d{2}")
-_BOUNDS = {
-    "after": ">", "since": ">=", "before": "<", "nach": ">", "seit": ">=", "vor": "<",
-    "après": ">", "depuis": ">=", "avant": "<", "después": ">", "desde": ">=", "antes": "<",
-}  # fmt: skip
+_SIGNS = {
+    "<": "before|vor|avant|antes|below|under|(?:less|fewer|lower|smaller) than|unter|weniger als|moins de|menos de",
+    ">": "after|nach|après|después|above|over|(?:more|greater|higher) than|über|mehr als|plus de|más de",
+    "<=": "at most|up to|höchstens|bis zu|au plus|como máximo",
+    ">=": "since|seit|depuis|desde|at least|mindestens|au moins|al menos",
+    "=": "exactly|genau|exactement|exactamente",
+}
+"""How what is said before a number bounds what it is compared with."""
 _EXPLETIVE = re.compile(
     r"\b(?:is|are|was|were) there\b|\bthere (?:is|are|was|were)\b|\b(?:is|was) it (?:true|right|correct)\b"
     r"|\bes (?:gibt|gab)\b|\b(?:gibt|gab) es\b|\b(?:ist es (?:wahr|richtig)|stimmt es)\b|\bil y (?:a|avait)\b",
@@ -41,13 +45,14 @@ NEGATIONS = frozenset(
 """Words that turn a question into its opposite: what leaves one out answers another question."""
 _ALTERNATIVES = frozenset(["or", "oder", "either", "entweder"])
 _GROUPS = frozenset(["per", "each", "every", "percentage", "average", "difference", "differences", "than", "jede"])
-_BOUND = re.compile(
-    r"\b(?:(?:more|less|fewer|greater|higher|lower) than|at (?:least|most)|over|above|under|below|between|"
-    r"(?:mehr|weniger) als|mindestens|höchstens|über|unter|plus de|moins de|más de|menos de) "
-    r"(?!1\d{3}\b|20\d\d\b)\d+(?:[.,]\d+)*|\b\d+(?:st|nd|rd|th|\.|e) (?:century|jahrhundert|siècle)",
-    re.IGNORECASE,
-)
-"""A number that is not to be equalled but passed, or not reached; a century."""
+_NUMBER = r"(?<![\w.,/-])[$€£]?(\d+(?:[.,]\d+)*)(?![\w/-])"
+_PLAIN_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+|\d+(?:\.\d{1,2})?")
+"""As in 20, 4.5 and 1,000; "1.000" is one in some languages and a thousand in others."""
+_BOUNDS: dict[tuple[str, ...], re.Pattern[str]] = {
+    (">=", "<="): re.compile(rf"\b(?:between|zwischen|entre) {_NUMBER} (?:and|und|et|y) {_NUMBER}", re.IGNORECASE),
+    **{(sign,): re.compile(rf"\b(?:{words}) {_NUMBER}", re.IGNORECASE) for sign, words in _SIGNS.items()},
+}
+_CENTURY = re.compile(r"\b\d+(?:st|nd|rd|th|\.|e) (?:century|jahrhundert|siècle)", re.IGNORECASE)
 _FILLER = re.compile(r"\bat (?:any|some) (?:point|time)\b|(?<=\bis )it true that\b", re.IGNORECASE)
 _IMPERATIVES = frozenset({"name", "list", "give", "show", "tell", "count", "find"})
 _ARTICLES = frozenset(["the", "of", "a", "an", "der", "die", "das", "den", "les", "los", "las", "de"])
@@ -67,9 +72,20 @@ class Phrase:
     whole: bool = False
 
 
+class Bound(NamedTuple):
+    """A number that a question names, as it is ``said``; ``sign`` is how it bounds what is asked for, as in SPARQL.
+
+    ``number`` is empty where it can be read in two ways.
+    """
+
+    said: str
+    sign: str
+    number: str
+
+
 @dataclass(frozen=True)
 class Question:
-    """A question taken apart. ``years`` come with how they bound a date: ``=``, ``>``, ``>=`` or ``<``."""
+    """A question taken apart."""
 
     text: str
     phrases: tuple[Phrase, ...]
@@ -78,12 +94,17 @@ class Question:
     hint: str = ""
     measure: tuple[str, Order] | None = None
     comparative: tuple[str, Order] | None = None
-    years: tuple[tuple[str, int], ...] = ()
+    bounds: tuple[Bound, ...] = ()
     pronoun: Literal["", "m", "f", "any", "many"] = ""
     second: tuple[str, ...] = ()
     """Question words after the first, as in "who and when"."""
     strict: tuple[str, ...] = ()
     """What makes another question of it: "not", "or", superlatives and comparatives, "each", "80", "over 80"."""
+
+    @property
+    def years(self) -> tuple[tuple[str, int], ...]:
+        """The bounds that are years, with their signs."""
+        return tuple((one.sign, int(one.number)) for one in self.bounds if _YEAR.fullmatch(one.number))
 
     @property
     def noun(self) -> Phrase | None:
@@ -116,8 +137,9 @@ def read_question(text: str, language: str) -> Question:
     found = [*quoted, *phrases, *(Phrase(words.adjectives[one]) for one in asked)]
     if all(len(word) < 3 and word.isascii() for phrase in found for word in phrase.text.split()):
         found = quoted  # "am I"
-    said = [b for a, b in pairwise(["", *tokens]) if b.isdigit() and a not in words.classes and not _YEAR.fullmatch(b)]
-    counted = [*_BOUND.findall(bare), *said]
+    bounds, rest = _bounds(bare, words)
+    compared = [token.casefold() for token in _TOKEN.findall(rest)]
+    counted = [one.said for one in bounds if not _YEAR.fullmatch(one.number)] + _CENTURY.findall(bare)
     turning = {*NEGATIONS, *_ALTERNATIVES, *_GROUPS, *words.measures, *words.comparatives}
     return Question(
         text,
@@ -125,13 +147,28 @@ def read_question(text: str, language: str) -> Question:
         kind,
         asks,
         " ".join(filter(None, (words.hints.get(asks), *map(words.verbs.get, tokens)))),
-        next((words.measures[one] for one in sorted(tokens, key="top".__eq__) if one in words.measures), None),
-        next((words.comparatives[token] for token in tokens if token in words.comparatives), None),
-        tuple((_BOUNDS.get(a, "="), int(b)) for a, b in pairwise(["", *tokens]) if _YEAR.fullmatch(b)),
+        next((words.measures[one] for one in sorted(compared, key="top".__eq__) if one in words.measures), None),
+        next((words.comparatives[token] for token in compared if token in words.comparatives), None),
+        bounds,
         pronoun(text, language),
         tuple(b for a, b in pairwise(tokens[1:]) if a in ("and", "und", "et", "y") and b in words.asks),
-        tuple(dict.fromkeys([*(one for one in _TOKEN.findall(bare) if one.casefold() in turning), *counted])),
+        tuple(dict.fromkeys([*(one for one in _TOKEN.findall(rest) if one.casefold() in turning), *counted])),
     )
+
+
+def _bounds(text: str, words: Lexicon) -> tuple[tuple[Bound, ...], str]:
+    """The numbers of a question, and the rest of it; what counts a list, as in "which 5", is no bound."""
+    found, rest = list[tuple[str, str, str]](), _CENTURY.sub("", text)
+    for signs, bound in _BOUNDS.items():
+        found += [(one[0], *pair) for one in bound.finditer(rest) for pair in zip(signs, one.groups(), strict=True)]
+        rest = bound.sub("", rest)
+    bare = (one.groups() for one in re.finditer(rf"(?:(\S+) )?{_NUMBER}", rest))
+    found += [(n, "=", n) for word, n in bare if _YEAR.fullmatch(n) or (word or "").casefold() not in words.classes]
+    bounds = (
+        Bound(said, sign, number.replace(",", "") if _PLAIN_NUMBER.fullmatch(number) else "")
+        for said, sign, number in found
+    )
+    return tuple(bounds), rest
 
 
 def pronoun(text: str, language: str) -> Literal["", "m", "f", "any", "many"]:
@@ -176,7 +213,7 @@ def _spaced(text: str, words: Lexicon, *, capitals: bool) -> list[Phrase]:
     phrases: list[Phrase] = []
     run: list[_Token] = []
     # "Elements discovered before 1800": without a question word the class comes first.
-    noun = any(token.low in _BOUNDS for token in tokens) and singular(tokens[0].low) != tokens[0].low
+    noun = any(bound.search(text) for bound in _BOUNDS.values()) and singular(tokens[0].low) != tokens[0].low
     if noun and tokens[0].low not in words.function and not tokens[1].capital:
         phrases, tokens, noun = [Phrase(tokens[0].text, noun=True)], tokens[1:], False
 

@@ -17,6 +17,7 @@ LABELS = {
     "Q11344": "chemical element", "P39": "position held", "Q11696": "President of the United States",
     "P580": "start time", "P582": "end time", "P569": "date of birth", "P570": "date of death", "P27": "citizenship",
     "P131": "located in", "Q64": "Berlin", "P106": "occupation", "Q30": "United States", "P40": "child",
+    "P6": "copy_of",
 }  # fmt: skip
 
 
@@ -59,6 +60,8 @@ def test_a_query_is_told_condition_by_condition():
         ("SELECT ?p { OPTIONAL { ?p wdt:P570 ?d } }", "if there is such, also:"),
         ("SELECT ?p { MINUS { ?p wdt:P570 ?d } }", "left out is what fits this:"),
         ("SELECT ?p { { ?p wdt:P570 ?d } UNION { ?p wdt:P569 ?d } }", "one of these holds:"),
+        ("SELECT ?p { { ?p wdt:P570 ?d } UNION { ?p wdt:P569 ?d } }", "or:"),
+        ("SELECT ?p { ?p wdt:P6 wd:Q64 }", "[p], copy_of: Berlin"),
         ("SELECT ?p { VALUES ?p { wd:Q7186 wd:Q64 } }", "[p] is one of: Marie Curie, Berlin"),
         ("SELECT ?p { BIND(YEAR(?d) + 1 AS ?p) }", "[p] stands for the year of [d] + 1"),
         ("SELECT ?p { ?p wdt:P131* wd:Q64 }", "[p]: Berlin, or something that leads to it by steps along “located in”"),

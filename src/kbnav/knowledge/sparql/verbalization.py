@@ -301,7 +301,10 @@ class _Writer:
             case Nested(kind="SERVICE", name=name) if self._terms.iri(name) == LABEL_SERVICE:
                 return []
             case Nested(kind="UNION", groups=groups) if len(groups) > 1:
-                branches = (Line(self._say("either"), self._group(one)) for one in groups)
+                branches = (
+                    Line(self._say("other" if place else "either"), self._group(one))
+                    for place, one in enumerate(groups)
+                )
                 return [Line(self._say("union"), tuple(branches))]
             case Nested(kind="UNION" | "LATERAL", groups=(group,)):
                 return self._group(group, above)
