@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote, urlencode
@@ -18,7 +18,7 @@ from kbnav.agents.common.agent import Agent, build_agent
 from kbnav.agents.spinach import refuse_skbs
 from kbnav.answers.tables import AnswerTable
 from kbnav.apps.web.limiter import CircuitBreaker, Limiter, fair_queue
-from kbnav.apps.web.results import Row, cell_data
+from kbnav.apps.web.results import Row
 from kbnav.errors import CredentialsError, DataError, NotAnswering, NotOffered, ServiceError, StopRun, UsageError
 from kbnav.knowledge.base import Joint, KnowledgeBase
 from kbnav.knowledge.open import is_elsewhere, open_kb, short_names
@@ -75,17 +75,6 @@ class Served:
     def explore(self, page: str = "", **of: str) -> str:
         """The address of a page on which one looks around in it; ``of`` says what is to be seen."""
         return f"/explore/{quote(self.key, safe='')}{page}{'?' if of else ''}{urlencode(of)}"
-
-    def more_labels(self, rows: Sequence[Row], head: AnswerTable, language: str) -> Mapping[str, str]:
-        """Labels of the entities in some rows that have none yet. Raises as the knowledge base."""
-        return self.kb.labels(missing_labels(rows, head), language=language)
-
-    def cells(
-        self, rows: Sequence[Row], head: AnswerTable, more: Mapping[str, str]
-    ) -> list[list[dict[str, str] | None]]:
-        """Some rows of a table for the page, entities with their labels, ``more`` of them."""
-        labelled = replace(head, labels={**head.labels, **more})
-        return [[cell_data(cell, labelled, self.link) for cell in row] for row in rows]
 
 
 def served(key: str, kb: KnowledgeBase, settings: Settings, systems: tuple[SystemEntry, ...]) -> Served:

@@ -272,12 +272,13 @@ def _add_result_routes(prefix: str, result: Callable[..., Any]) -> None:
         else:
             shown, total = await asyncio.to_thread(lambda: list(table.rows(start, count))), table.count
             numbers = list(range(start, start + len(shown)))
-        served, more = service.kb(head.kb), {}
-        if missing_labels(shown, table.head):
-            labels = partial(served.more_labels, shown, table.head, head.language)
+        served, labelled = service.kb(head.kb), table.head
+        if ids := missing_labels(shown, labelled):
+            look_at = partial(served.kb.labels, ids, language=head.language)
             with suppress(KbnavError):
-                more = dict(await look_up(request, parts, reader, served, labels, LABEL_SECONDS))
-        cells = served.cells(shown, table.head, more)
+                more = await look_up(request, parts, reader, served, look_at, LABEL_SECONDS)
+                labelled = replace(labelled, labels={**labelled.labels, **more})
+        cells = [[cell_data(cell, labelled, served.link) for cell in row] for row in shown]
         return Rows(columns=list(table.columns), numbers=numbers, start=start, total=total, rows=cells)
 
     @router.get(f"{prefix}/{{form}}", responses=_FILES)
@@ -364,9 +365,9 @@ def _file_labels(parts: ChatParts, stored: Stored) -> Callable[[Sequence[Row]], 
     end = time.monotonic() + FILE_LABEL_SECONDS
 
     def labels(rows: Sequence[Row]) -> Mapping[str, str]:
-        if missing_labels(rows, head) and time.monotonic() < end:
+        if (ids := missing_labels(rows, head)) and time.monotonic() < end:
             with suppress(KbnavError), served.breaker.watching():
-                return served.more_labels(rows, head, about.language)
+                return served.kb.labels(ids, language=about.language)
         return {}
 
     return labels
