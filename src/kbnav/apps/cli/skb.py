@@ -144,8 +144,7 @@ def build(
     For example: kbnav skb build --nodes people.csv --edges knows.csv --out people.skb
     """
     from kbnav.knowledge.skb.build import Options
-    from kbnav.knowledge.skb.importers.recipe import Recipe
-    from kbnav.knowledge.skb.maintenance import tried
+    from kbnav.knowledge.skb.importers.recipe import Recipe, bad_lines_file
 
     console = stderr()
     if label_property and source_format is not Format.rdf:
@@ -162,13 +161,10 @@ def build(
         labels=tuple(label_property or ()),
         types=tuple(types or ()),
         duplicates=duplicates,
+        bad=bad_lines_file(Path(out)) if bad == "skip" else None,
     )
-    recipe = recipe.skipping(Path(out)) if bad == "skip" else recipe
     if dry_run:
-        _print_columns(recipe, as_json)
-        with StageProgress(console) as progress:
-            meta = tried(recipe, progress=progress)
-        _print_made(console, meta)
+        _print_preview(recipe, console, as_json)
         return
     if not out:
         raise UsageError("say with --out where the SKB is to be")
@@ -182,17 +178,20 @@ def build(
     _print_built(out, meta, as_json)
 
 
-def _print_columns(recipe: Recipe, as_json: bool) -> None:
+def _print_preview(recipe: Recipe, console: Console, as_json: bool) -> None:
     from kbnav.knowledge.skb.importers.tables import TableSource
+    from kbnav.knowledge.skb.maintenance import preview
 
     source = recipe.model_copy(update={"types": ()}).source()
     found = {str(file): columns for file, columns in source.described()} if isinstance(source, TableSource) else {}
-    lines = []
-    for file, columns in found.items():
-        lines.append(file)
-        lines += [f"  {name}: {kind}: {' | '.join(map(str, some))}" for name, (kind, some) in columns.items()]
-    if found or as_json:
-        emit(as_json, found, *lines)
+    for file, columns in found.items() if not as_json else ():
+        lines = (f"  {name}: {kind}: {' | '.join(map(str, some))}" for name, (kind, some) in columns.items())
+        print(file, *lines, sep="\n")
+    with StageProgress(console) as progress:
+        meta = preview(recipe, progress=progress)
+    _print_made(console, meta)
+    if as_json:
+        print_json({"columns": found, "dropped": {reason: one.model_dump() for reason, one in meta.dropped.items()}})
 
 
 def _build(recipe: Recipe, out: str, options: Options, console: Console) -> Meta:
@@ -307,7 +306,7 @@ def update(
     """
     from kbnav.knowledge.skb import maintenance
     from kbnav.knowledge.skb.build import Options
-    from kbnav.knowledge.skb.importers.recipe import Recipe
+    from kbnav.knowledge.skb.importers.recipe import Recipe, bad_lines_file
 
     console, meta, skip = stderr(), read_meta(skb), bad == "skip"
     records = None
@@ -317,8 +316,8 @@ def update(
             edges=origins(edges),
             tables=tables,
             duplicates=Duplicates(meta.recipe.get("duplicates", "first")),
+            bad=bad_lines_file(skb, 1 + len(meta.recipe.get("updates", ()))) if skip else None,
         )
-        records = records.skipping(skb, 1 + len(meta.recipe.get("updates", ()))) if skip else records
     if dry_run:
         changes = maintenance.difference(skb, records, skip=skip)
         value = {reason: one.model_dump() for reason, one in changes.items()}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,9 @@ from kbnav.knowledge.skb.importers.files import Duplicates, Format, Given
 from kbnav.knowledge.skb.importers.tables import TableSource, mapped_from_file, of_graphs
 from kbnav.knowledge.skb.schema import EdgeArrays, EdgeRecord, Losses, NodeRecord, Source
 from kbnav.runs.journal import Strict
+
+if TYPE_CHECKING:
+    from kbnav.knowledge.skb.store import SKB
 
 _OTHER_EDGE = "edge of a type that was not asked for"
 
@@ -83,6 +86,11 @@ class OfTypes:
         return both
 
 
+def bad_lines_file(skb: Path, update: int = 0) -> Path:
+    """Where lines that cannot be read go, beside the SKB; those of its updates with their number."""
+    return Path(f"{skb}.bad{f'-{update}' if update else ''}.jsonl")
+
+
 class Recipe(Strict):
     """Files and how they are read."""
 
@@ -115,20 +123,14 @@ class Recipe(Strict):
         updates = tuple(one.moved(start, end) for one in self.updates)
         return self.model_copy(update={**paths, **single, "updates": updates})
 
-    def skipping(self, skb: Path, update: int = 0) -> Self:
-        """The same, but what cannot be read goes into a file beside the SKB, of its updates with their number."""
-        file = Path(f"{skb}.bad{f'-{update}' if update else ''}.jsonl")
-        layers = (one.skipping(skb, number) for number, one in enumerate(self.updates, 1))
-        return self.model_copy(update={"bad": self.bad or file, "updates": tuple(layers)})
-
-    def source(self, kinds: Mapping[tuple[str, str], str] | None = None) -> Source:
-        """What to build from, but for the updates; ``kinds`` as of a ``TableSource``.
+    def source(self, over: SKB | None = None) -> Source:
+        """What to build from, but for the updates; ``over`` as of a ``TableSource``.
 
         Raises UsageError, and DataError for a bad TOML file.
         """
         whole = self._whole()
-        if kinds and isinstance(whole, TableSource):
-            whole = replace(whole, kinds=kinds)
+        if over and isinstance(whole, TableSource):
+            whole = replace(whole, over=over)
         return OfTypes(whole, self.types) if self.types else whole
 
     def _whole(self) -> Source:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 from pydantic import BeforeValidator, ValidationError, field_validator, model_validator
 
@@ -28,6 +28,7 @@ from kbnav.knowledge.skb.importers.values import Column, column_as
 from kbnav.knowledge.skb.schema import (
     ALIAS_FIELDS,
     MEMORY,
+    UNTYPED,
     EdgeRecord,
     Losses,
     NodeRecord,
@@ -35,6 +36,9 @@ from kbnav.knowledge.skb.schema import (
 )
 from kbnav.runs.journal import Strict, first_problem, read_toml
 from kbnav.settings.plugins import did_you_mean
+
+if TYPE_CHECKING:
+    from kbnav.knowledge.skb.store import SKB
 
 TYPE_FIELDS = ("type", "kind")
 RELATION_FIELDS = ("relation", "metaedge", "predicate", "type")
@@ -133,7 +137,6 @@ class Table(_File):
     def node(self, record: Record, columns: Mapping[str, Column] = MappingProxyType({})) -> NodeRecord:
         """The node of a row; ``columns`` say how cells become values."""
         name = self.name or "name"
-        kind = self.type_column or next((one for one in TYPE_FIELDS if one in record), "")
         fields: dict[str, Any] = {}
         for key in self.fields(record):
             if key in record:
@@ -142,8 +145,13 @@ class Table(_File):
         deleted = cell_text(record.get(DELETED)).lower()
         if deleted in ("", "false", "true"):  # else it is a field like any other
             fields.pop(DELETED, None)
-        node_type = self.type or cell_text(record.get(kind))
-        return NodeRecord(self.id_of(record), node_type, cell_text(record.get(name)), fields, deleted == "true")
+        called = cell_text(record.get(name))
+        return NodeRecord(self.id_of(record), self.type_of(record), called, fields, deleted == "true")
+
+    def type_of(self, record: Record) -> str:
+        """The type of a row's node; empty where the row has none."""
+        column = self.type_column or next((one for one in TYPE_FIELDS if one in record), "")
+        return self.type or cell_text(record.get(column))
 
     def id_of(self, record: Record) -> str:
         """The id of a row's node; empty where the row has none."""
@@ -205,8 +213,9 @@ class TableSource:
     duplicates: Duplicates = Duplicates.first
     bad: Path | None = None
     """File for lines that cannot be read, with their reasons; None: such a line ends the build."""
-    kinds: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """By type and field what an SKB that is updated has there, as of ``kind_of``: other cells cannot be read."""
+    over: SKB | None = None
+    """The SKB that is updated: where it has numbers or dates (``SKB.field_kinds``), other cells cannot be read."""
+    _read: dict[tuple[Table, str], dict[str, Column]] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def _tables(self) -> list[Table]:
@@ -240,12 +249,8 @@ class TableSource:
         prefixes = self._prefixes()
         made: dict[tuple[str, str], None] = {}
         merged: dict[str, NodeRecord] = {}
-        columns = {table: self._columns(table) for table in self._tables}
-        for table, found in columns.items():
-            for why in (f"{column.name}: {column.why}" for column in found.values() if column.why):
-                losses.add("columns that stay text (columns)", f"{table.file.name}: {why}")
         for table, record, repeated in self._taken(losses):
-            node = table.node(record, columns[table])
+            node = table.node(record, self._columns_of(table, record))
             if repeated and self.duplicates is Duplicates.merge:
                 merged[node.id] = _merged(merged[node.id], node) if node.id in merged else node
             else:
@@ -256,6 +261,9 @@ class TableSource:
         yield from merged.values()
         for kind, value in made:
             yield NodeRecord(f"{kind}:{value}", kind, value, {})
+        used = ((table.file.name, column) for (table, _), found in self._read.items() for column in found.values())
+        for case in dict.fromkeys(f"{file}: {column.name}: {column.why}" for file, column in used if column.why):
+            losses.add("columns that stay text (columns)", case)
 
     def edges(self, losses: Losses | None) -> Iterator[EdgeRecord]:
         """The edges of columns, then those of files of edges, whose further columns are named in ``losses``."""
@@ -307,16 +315,32 @@ class TableSource:
                 if not node_id or not left or merge:
                     yield table, record, counts[node_id] > 1
 
-    def _columns(self, table: Table) -> dict[str, Column]:
-        """How texts in the cells of a table's documents are read; empty where the file itself says what is a number."""
-        if table.file.suffix in JSON and not table.file.of_graph:
+    def _columns_of(self, table: Table, record: Record) -> dict[str, Column]:
+        """How the cells of a row are read; in an update as the fields of nodes of its type are."""
+        node_type = table.type_of(record) if self.over else ""
+        if self.over and not node_type:
+            number = self.over.nodes.ids.find(table.id_of(record))
+            node_type = self.over.type(number) if number >= 0 else UNTYPED
+        if self.over and node_type not in self.over.field_kinds:
+            node_type = ""
+        if (table, node_type) not in self._read:
+            self._read[table, node_type] = self._columns(table, node_type)
+        return self._read[table, node_type]
+
+    def _columns(self, table: Table, node_type: str = "") -> dict[str, Column]:
+        """How texts in a table's cells are read; those of JSON only for fields that an SKB has as numbers or dates."""
+        kinds = self.over.field_kinds.get(node_type, {}) if self.over else {}
+        of_json, called = table.file.suffix in JSON and not table.file.of_graph, dict(table.rename)
+        if of_json and not kinds:
             return {}
         rows = self._first(table)
         kept = {*table.raw, *self.alias_fields, DELETED}
-        names = [name for name in (table.fields(rows[0]) if rows else ()) if name not in kept]
-        called = {name: name for name in names} | dict(table.rename)
-        kinds = {key: kind for (of, key), kind in self.kinds.items() if table.type in ("", of)}
-        return {name: column_as(called[name], [row.get(name) for row in rows], kinds) for name in names}
+        if of_json:
+            names = [name for name in (*kinds, *called) if called.get(name, name) in kinds]
+        else:
+            names = [*table.fields(rows[0])] if rows else []
+        cells = {name: [row.get(name) for row in rows] for name in names if name not in kept}
+        return {name: column_as(called.get(name, name), some, kinds) for name, some in cells.items()}
 
     def _first(self, given: Table | Links) -> list[Record]:
         def passed(_error: DataError, _line: str) -> None:
@@ -358,10 +382,10 @@ class TableSource:
                     losses.add(f"line that cannot be read whole (all are in {self.bad.name})", str(error))
                     kept.write(json.dumps({"reason": str(error), "line": line.rstrip("\r\n")}) + "\n")
 
-            columns = self._columns(table) if self.kinds and isinstance(table, Table) else {}
             for file in table.file.matching():
                 one = table.model_copy(update={"file": file})
                 for at, row in self._read_one(one, losses or Losses(), reject if self.bad else _stop):
+                    columns = self._columns_of(table, row) if self.over and isinstance(table, Table) else {}
                     yield _fitting(row, columns, at, reject if self.bad else _stop)
 
     def _read_one(self, table: Table | Links, losses: Losses, reject: Reject) -> Iterator[tuple[str, Record]]:
