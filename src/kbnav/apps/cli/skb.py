@@ -23,7 +23,7 @@ from kbnav.encoders import Encoder
 from kbnav.errors import DataError, ServiceError, UnknownId, UsageError
 from kbnav.knowledge.skb.importers.files import Duplicates, Format, origins
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.schema import Dropped, Meta, read_meta
+from kbnav.knowledge.skb.schema import Dropped, Meta, is_lance, read_meta
 from kbnav.settings.model import load_settings
 from kbnav.tools.context import Shown
 from kbnav.tools.show import entry_text
@@ -54,9 +54,8 @@ Repeated = Annotated[
     Duplicates,
     typer.Option(help="Rows of one id: the first or the last is taken whole, all are made one, or the build stops."),
 ]
-Bad = Literal["stop", "skip"]
 BadLines = Annotated[
-    Bad,
+    Literal["stop", "skip"],
     flag(
         "--bad",
         "What a line that cannot be read does: stop ends the command; skip leaves it out and puts it, with the reason, "
@@ -144,6 +143,7 @@ def build(
     For example: kbnav skb build --nodes people.csv --edges knows.csv --out people.skb
     """
     from kbnav.knowledge.skb.build import Options
+    from kbnav.knowledge.skb.build import build as build_skb
     from kbnav.knowledge.skb.importers.recipe import Recipe, bad_lines_file
 
     console = stderr()
@@ -168,12 +168,15 @@ def build(
         return
     if not out:
         raise UsageError("say with --out where the SKB is to be")
+    if is_lance(out):
+        raise UsageError(f"{out} is a place of tables: build in a folder, then kbnav skb copy FOLDER --out {out}")
     chosen = _encoder(encoder, console, base_url)
     options = Options(
         text=not no_text, vectors=encoder != NO_ENCODER, encoder=chosen, sparql=sparql, relations=relations
     )
-    with by.join(options, base_url) as options:
-        meta = _build(recipe, out, options, console)
+    kept = recipe.moved(Path(), Path(out)).model_dump(mode="json", exclude_defaults=True)
+    with by.join(options, base_url) as options, _resumable(console), StageProgress(console) as progress:
+        meta = build_skb(recipe.source(), Path(out), options, recipe=kept, progress=progress)
     _print_made(console, meta)
     _print_built(out, meta, as_json)
 
@@ -192,17 +195,6 @@ def _print_preview(recipe: Recipe, console: Console, as_json: bool) -> None:
     _print_made(console, meta)
     if as_json:
         print_json({"columns": found, "dropped": {reason: one.model_dump() for reason, one in meta.dropped.items()}})
-
-
-def _build(recipe: Recipe, out: str, options: Options, console: Console) -> Meta:
-    from kbnav.knowledge.skb.build import build
-    from kbnav.knowledge.skb.schema import is_lance
-
-    if is_lance(out):
-        raise UsageError(f"{out} is a place of tables: build in a folder, then kbnav skb copy FOLDER --out {out}")
-    with _resumable(console), StageProgress(console) as progress:
-        kept = recipe.moved(Path(), Path(out)).model_dump(mode="json", exclude_defaults=True)
-        return build(recipe.source(), Path(out), options, recipe=kept, progress=progress)
 
 
 def copy(

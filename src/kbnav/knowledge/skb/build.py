@@ -73,7 +73,7 @@ from kbnav.knowledge.skb.schema import (
     write_meta,
 )
 from kbnav.knowledge.skb.store import SKB, LocalSKB
-from kbnav.runs.journal import locked
+from kbnav.runs.journal import locked, write_whole
 
 if TYPE_CHECKING:
     from kbnav.encoders import Encoder
@@ -210,9 +210,7 @@ class _State:
             self._save()
 
     def _save(self) -> None:
-        new = self._path.with_suffix(".new")
-        new.write_text(json.dumps({"fingerprint": self._fingerprint, "done": self.done}))
-        new.replace(self._path)
+        write_whole(self._path, json.dumps({"fingerprint": self._fingerprint, "done": self.done}))
 
 
 class Job:

@@ -82,8 +82,7 @@ def info(place: Path | str, home: Path | None = None) -> Info:
 def _fields(skb: SKB) -> dict[str, dict[str, str]]:
     found = dict[str, dict[str, str]]()
     for kind in skb.type_names:
-        first, last = skb.type_range(kind)
-        for node in range(first, min(last, first + _SAMPLED)):
+        for node in range(*skb.type_range(kind))[:_SAMPLED]:
             for name, value in skb.documents[node].items():
                 if not found.setdefault(kind, {}).get(name):
                     found[kind][name] = " ".join(str(value).split()) if value not in (None, [], {}) else ""

@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.text import TextIndex
     from kbnav.knowledge.skb.vectors import VectorSearch
 
-_SAMPLED = 1_000
-"""Nodes of a type, after which no field of numbers or dates is looked for that the first do not have."""
-
 
 class SKB(ABC):
     """A built SKB, read-only, shared by threads and processes; it stays whole while another build replaces it."""
@@ -104,27 +101,6 @@ class SKB(ABC):
     def documents(self) -> Documents:
         """The documents, by node number."""
         return self.nodes.documents
-
-    @cached_property
-    def field_kinds(self) -> dict[str, dict[str, str]]:
-        """By type the fields whose values are all numbers, or all dates: ``NUMBER`` or ``DATE`` of ``values``.
-
-        A type is read to its end where its first nodes have such a field.
-        """
-        from kbnav.knowledge.skb.importers.values import OTHER, kind_of
-
-        found = dict[str, dict[str, str]]()
-        for node_type in self.type_names:
-            kinds = dict[str, str]()
-            for read, node in enumerate(range(*self.type_range(node_type))):
-                if read == _SAMPLED and {*kinds.values()} <= {OTHER}:
-                    break
-                for field, value in self.documents[node].items():
-                    if kinds.get(field) != OTHER and (kind := kind_of(value)):
-                        kinds[field] = kind if kinds.get(field, kind) == kind else OTHER
-            if told := {field: kind for field, kind in kinds.items() if kind != OTHER}:
-                found[node_type] = told
-        return found
 
     @cached_property
     def text(self) -> TextIndex | None:

@@ -36,6 +36,7 @@ from kbnav.knowledge.skb.schema import (
     Range,
     no_progress,
 )
+from kbnav.runs.journal import write_whole
 
 WINDOW = 512
 """Nodes encoded before they are written: what a build that is killed loses."""
@@ -375,9 +376,7 @@ class _Writer:
             "dimensions": dimensions,
             "finished": finished,
         }
-        new = self._folder / f"{META}.new"
-        new.write_text(json.dumps(document))
-        new.replace(self._folder / META)
+        write_whole(self._folder / META, json.dumps(document))
 
 
 class Reused:

@@ -6,10 +6,10 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +18,8 @@ from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.importers.files import Duplicates, Format, Given
 from kbnav.knowledge.skb.importers.tables import TableSource, mapped_from_file, of_graphs
 from kbnav.knowledge.skb.schema import EdgeArrays, EdgeRecord, Losses, NodeRecord, Source
+from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.journal import Strict
-
-if TYPE_CHECKING:
-    from kbnav.knowledge.skb.store import SKB
 
 _OTHER_EDGE = "edge of a type that was not asked for"
 
@@ -117,11 +115,10 @@ class Recipe(Strict):
         def move(path: Path | None) -> Path | None:
             return path and Path(os.path.relpath(start / path, end))
 
-        paths = {name: tuple(one.moved(start, end) for one in getattr(self, name)) for name in ("nodes", "edges")}
-        paths["sources"] = tuple(map(move, self.sources))
-        single = {name: move(getattr(self, name)) for name in ("tables", "bad")}
-        updates = tuple(one.moved(start, end) for one in self.updates)
-        return self.model_copy(update={**paths, **single, "updates": updates})
+        several = ("nodes", "edges", "updates")
+        moved: dict[str, Any] = {name: tuple(one.moved(start, end) for one in getattr(self, name)) for name in several}
+        paths = {"sources": tuple(map(move, self.sources)), "tables": move(self.tables), "bad": move(self.bad)}
+        return self.model_copy(update=moved | paths)
 
     def source(self, over: SKB | None = None) -> Source:
         """What to build from, but for the updates; ``over`` as of a ``TableSource``.
@@ -164,11 +161,10 @@ class Recipe(Strict):
             return RdfSource(self.sources, self.language, self.labels)
         if len(self.sources) != 1:
             raise UsageError(f"give the one folder that the files of {self.format} are in")
-        if self.format is Format.ogbn_mag:
-            return MagSource(self.sources[0], language=self.language)
         readers: dict[Format, Callable[[Path], Source]] = {
             Format.stark: StarkSource,
             Format.primekg: PrimeKGSource,
             Format.amazon: AmazonSource,
+            Format.ogbn_mag: partial(MagSource, language=self.language),
         }
         return readers[self.format](self.sources[0])

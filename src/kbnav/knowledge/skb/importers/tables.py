@@ -12,19 +12,19 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import BeforeValidator, ValidationError, field_validator, model_validator
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.importers.files import EDGES, JSON, NODES, Duplicates, Given, Origin, Reject
 from kbnav.knowledge.skb.importers.readers import ENDS, contents, records
-from kbnav.knowledge.skb.importers.values import Column, column_as
+from kbnav.knowledge.skb.importers.values import OTHER, Column, column_as, kind_of
 from kbnav.knowledge.skb.schema import (
     ALIAS_FIELDS,
     MEMORY,
@@ -34,17 +34,15 @@ from kbnav.knowledge.skb.schema import (
     NodeRecord,
     Style,
 )
+from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.journal import Strict, first_problem, read_toml
 from kbnav.settings.plugins import did_you_mean
-
-if TYPE_CHECKING:
-    from kbnav.knowledge.skb.store import SKB
 
 TYPE_FIELDS = ("type", "kind")
 RELATION_FIELDS = ("relation", "metaedge", "predicate", "type")
 DELETED = "deleted"
 _SAMPLED = 1_000
-"""Rows that tell what a column holds."""
+"""Rows that tell what a column holds, nodes that tell whether a type has numbers."""
 
 Record = Mapping[str, Any]
 
@@ -136,7 +134,6 @@ class Table(_File):
 
     def node(self, record: Record, columns: Mapping[str, Column] = MappingProxyType({})) -> NodeRecord:
         """The node of a row; ``columns`` say how cells become values."""
-        name = self.name or "name"
         fields: dict[str, Any] = {}
         for key in self.fields(record):
             if key in record:
@@ -145,7 +142,7 @@ class Table(_File):
         deleted = cell_text(record.get(DELETED)).lower()
         if deleted in ("", "false", "true"):  # else it is a field like any other
             fields.pop(DELETED, None)
-        called = cell_text(record.get(name))
+        called = cell_text(record.get(self.name or "name"))
         return NodeRecord(self.id_of(record), self.type_of(record), called, fields, deleted == "true")
 
     def type_of(self, record: Record) -> str:
@@ -214,7 +211,7 @@ class TableSource:
     bad: Path | None = None
     """File for lines that cannot be read, with their reasons; None: such a line ends the build."""
     over: SKB | None = None
-    """The SKB that is updated: where it has numbers or dates (``SKB.field_kinds``), other cells cannot be read."""
+    """The SKB that is updated: where all values of a field are numbers, or dates, other cells cannot be read."""
     _read: dict[tuple[Table, str], dict[str, Column]] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -321,16 +318,30 @@ class TableSource:
         if self.over and not node_type:
             number = self.over.nodes.ids.find(table.id_of(record))
             node_type = self.over.type(number) if number >= 0 else UNTYPED
-        if self.over and node_type not in self.over.field_kinds:
-            node_type = ""
-        if (table, node_type) not in self._read:
-            self._read[table, node_type] = self._columns(table, node_type)
-        return self._read[table, node_type]
+        key = table, node_type if self._kinds.get(node_type) else ""
+        if key not in self._read:
+            self._read[key] = self._columns(*key)
+        return self._read[key]
+
+    @cached_property
+    def _kinds(self) -> dict[str, dict[str, str]]:
+        """By type of the SKB the kinds of fields of numbers or dates; none where its first nodes have no such field."""
+        found = dict[str, dict[str, str]]()
+        for node_type in self.over.type_names if self.over else ():
+            kinds = dict[str, str]()
+            for read, node in enumerate(range(*self.over.type_range(node_type))):
+                if read == _SAMPLED and {*kinds.values()} <= {OTHER}:
+                    break
+                for name, value in self.over.documents[node].items():
+                    if kinds.get(name) != OTHER and (kind := kind_of(value)):
+                        kinds[name] = kind if kinds.get(name, kind) == kind else OTHER
+            found[node_type] = {name: kind for name, kind in kinds.items() if kind != OTHER}
+        return found
 
     def _columns(self, table: Table, node_type: str = "") -> dict[str, Column]:
         """How texts in a table's cells are read; those of JSON only for fields that an SKB has as numbers or dates."""
-        kinds = self.over.field_kinds.get(node_type, {}) if self.over else {}
-        of_json, called = table.file.suffix in JSON and not table.file.of_graph, dict(table.rename)
+        kinds, called = self._kinds.get(node_type, {}), dict(table.rename)
+        of_json = table.file.suffix in JSON and not table.file.of_graph
         if of_json and not kinds:
             return {}
         rows = self._first(table)
@@ -343,10 +354,8 @@ class TableSource:
         return {name: column_as(called.get(name, name), some, kinds) for name, some in cells.items()}
 
     def _first(self, given: Table | Links) -> list[Record]:
-        def passed(_error: DataError, _line: str) -> None:
-            """A build stops at a line that cannot be read when it comes to it."""
-
-        found = (record for one in given.file.matching() for _, record in records(one, self.memory, passed))
+        # a build stops at a line that cannot be read when it comes to it
+        found = (row for one in given.file.matching() for _, row in records(one, self.memory, lambda *_: None))
         return list(map(given.without_empty, islice(found, _SAMPLED)))
 
     def described(self) -> Iterator[tuple[Origin, dict[str, tuple[str, list[Any]]]]]:
@@ -372,21 +381,18 @@ class TableSource:
         return found
 
     def _rows(self, table: Table | Links, losses: Losses | None) -> Iterator[Record]:
-        with ExitStack() as files:
-            kept = (
-                files.enter_context(self.bad.open("a", encoding="utf-8")) if self.bad and losses is not None else None
-            )
-
-            def reject(error: DataError, line: str) -> None:
-                if losses is not None and kept and self.bad:
-                    losses.add(f"line that cannot be read whole (all are in {self.bad.name})", str(error))
+        def put_aside(error: DataError, line: str) -> None:
+            if losses is not None and self.bad:
+                losses.add(f"line that cannot be read whole (all are in {self.bad.name})", str(error))
+                with self.bad.open("a", encoding="utf-8") as kept:
                     kept.write(json.dumps({"reason": str(error), "line": line.rstrip("\r\n")}) + "\n")
 
-            for file in table.file.matching():
-                one = table.model_copy(update={"file": file})
-                for at, row in self._read_one(one, losses or Losses(), reject if self.bad else _stop):
-                    columns = self._columns_of(table, row) if self.over and isinstance(table, Table) else {}
-                    yield _fitting(row, columns, at, reject if self.bad else _stop)
+        reject = put_aside if self.bad else _stop
+        for file in table.file.matching():
+            one = table.model_copy(update={"file": file})
+            for at, row in self._read_one(one, losses or Losses(), reject):
+                columns = self._columns_of(table, row) if self.over and isinstance(table, Table) else {}
+                yield _fitting(row, columns, at, reject)
 
     def _read_one(self, table: Table | Links, losses: Losses, reject: Reject) -> Iterator[tuple[str, Record]]:
         needed: list[str] | None = None
