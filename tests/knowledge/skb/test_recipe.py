@@ -118,10 +118,12 @@ def test_an_update_embeds_with_lsa_takes_the_row_of_one_id_that_the_build_took_a
     written("things.csv", *rows)  # the first 1,000 rows say that it is a column of numbers
     for _ in range(2):
         ran(kbnav, "skb", "update", out)
-    written("things.csv", "a1,Thing 1,thing,on request", *rows[2:30])
-    assert '"on request"' in ran(kbnav, "skb", "update", out, "--dry-run")
+    written("things.csv", "a1,Thing 1,thing,on request", *rows[2:30], "torn")
+    assert '"on request"' in ran(kbnav, "skb", "update", out, "--dry-run", "--bad", "skip")
     ran(kbnav, "skb", "update", out, "--nodes", tmp_path / "odd.csv")  # not all are numbers now
-    ran(kbnav, "skb", "update", out)  # what files no longer say goes
+    assert not (left := tmp_path / "things.skb.bad.jsonl").exists()
+    ran(kbnav, "skb", "update", out, "--bad", "skip")  # what files no longer say goes
+    assert [json.loads(line)["line"] for line in left.read_text().splitlines()] == ["torn"]
     with SKB.open(out) as skb:
         told = [skb.documents[skb.number(node)]["price"] for node in ("a1", "a2", "a3", "a4")]
         assert told == ["on request", "2.5", 7, "ask us"]

@@ -327,7 +327,9 @@ class TableSource:
     def _kinds(self) -> dict[str, dict[str, str]]:
         """By type of the SKB the kinds of fields of numbers or dates; none where its first nodes have no such field."""
         found = dict[str, dict[str, str]]()
-        for node_type in self.over.type_names if self.over else ():
+        if not self.over:
+            return found
+        for node_type in self.over.type_names:
             kinds = dict[str, str]()
             for read, node in enumerate(range(*self.over.type_range(node_type))):
                 if read == _SAMPLED and {*kinds.values()} <= {OTHER}:
@@ -457,14 +459,12 @@ def _merged(first: NodeRecord, second: NodeRecord) -> NodeRecord:
     return NodeRecord(first.id, first.type or second.type, first.name or second.name, fields, deleted)
 
 
-def mapped_from_file(
-    path: Path, memory: int = MEMORY, duplicates: Duplicates = Duplicates.first, bad: Path | None = None
-) -> TableSource:
+def mapped_from_file(path: Path, duplicates: Duplicates = Duplicates.first, bad: Path | None = None) -> TableSource:
     """The tables that a TOML file maps, files named from its folder. Raises UsageError, DataError."""
     found = read_toml(path, _Tables, _problem)
     tables = [one.model_copy(update={"file": one.file.moved(path.parent, Path())}) for one in found.table]
     links = [one.model_copy(update={"file": one.file.moved(path.parent, Path())}) for one in found.links]
-    return TableSource(tables, links, memory=memory, duplicates=duplicates, bad=bad)
+    return TableSource(tables, links, duplicates=duplicates, bad=bad)
 
 
 def _problem(error: ValidationError) -> str:
@@ -488,13 +488,12 @@ def files_fingerprint(paths: Sequence[Path], *more: str) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def of_graphs(files: Sequence[Path], memory: int = MEMORY) -> TableSource:
+def of_graphs(files: Sequence[Path]) -> TableSource:
     """The nodes and edges of graphs: GraphML, GEXF, GML, or what Neo4j exports as CSV or JSON."""
     start, end = ENDS
     return TableSource(
         [Table(file=Origin(str(path), NODES), id="_id", name="_name", type_column="_labels") for path in files],
         [Links(file=Origin(str(path), EDGES), source=start, target=end, relation_column="_type") for path in files],
-        memory=memory,
     )
 
 
