@@ -121,9 +121,8 @@ def test_an_update_embeds_with_lsa_takes_the_row_of_one_id_that_the_build_took_a
     written("things.csv", "a1,Thing 1,thing,on request", *rows[2:30], "torn")
     assert '"on request"' in ran(kbnav, "skb", "update", out, "--dry-run", "--bad", "skip")
     ran(kbnav, "skb", "update", out, "--nodes", tmp_path / "odd.csv")  # not all are numbers now
-    assert not (left := tmp_path / "things.skb.bad.jsonl").exists()
     ran(kbnav, "skb", "update", out, "--bad", "skip")  # what files no longer say goes
-    assert [json.loads(line)["line"] for line in left.read_text().splitlines()] == ["torn"]
+    assert json.loads((tmp_path / "things.skb.bad.jsonl").read_text())["line"] == "torn"
     with SKB.open(out) as skb:
         told = [skb.documents[skb.number(node)]["price"] for node in ("a1", "a2", "a3", "a4")]
         assert told == ["on request", "2.5", 7, "ask us"]
