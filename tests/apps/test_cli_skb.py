@@ -36,7 +36,6 @@ def kbnav(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     (tmp_path / "nodes.jsonl").write_text(NODES)
     (tmp_path / "edges.tsv").write_text(EDGES)
     (tmp_path / "lakes.ttl").write_text(TURTLE)
-    (tmp_path / "torn.jsonl").write_text('{"id": "a"}\n{"id": b}\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
     return Cli(monkeypatch, capsys)
@@ -65,10 +64,6 @@ def test_an_skb_built_from_rdf_is_asked(kbnav):
         (["build", "--out", "v.skb"], "give records with --nodes"),
         (["build", "--nodes", "n", "--label-property", "x", "--out", "v.skb"], "--label-property goes with --from rdf"),
         (["build", "--nodes", "nodes.jsonl", "--encoder", "bert", "--out", "v.skb"], "no encoder 'bert'"),
-        (
-            ["build", "--nodes", "torn.jsonl", "--encoder", "none", "--out", "v.skb"],
-            "torn.jsonl, line 2, character 8: ",
-        ),
         (["info", "."], "is not an SKB: it has no meta.json"),
     ],
 )
