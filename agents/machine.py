@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass, field, replace
 from functools import partial
+from threading import Semaphore
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from kbnav.agents.common.answering import note_unanswered, without_retryable
@@ -359,6 +360,7 @@ def premature(finish: Call, state: State, ending: Ending, budget: Budget) -> boo
 
 _SIDE_BY_SIDE = 8
 """Calls of a turn that run at once; the others wait."""
+_Ran = tuple[Step, Usage, StopRun | None]
 
 
 def run_calls(
@@ -376,12 +378,16 @@ def run_calls(
         results = [work[0]()]
         run.tell(Event("step", steps=(results[0][0],)))
     else:
-        results = []
-        for start in range(0, len(work), _SIDE_BY_SIDE):
-            futures = [in_thread(one) for one in work[start : start + _SIDE_BY_SIDE]]
-            for future in as_completed(futures):
-                run.tell(Event("step", steps=(future.result()[0],)))
-            results += [future.result() for future in futures]
+        room = Semaphore(_SIDE_BY_SIDE)
+
+        def in_turn(one: Callable[[], _Ran]) -> _Ran:
+            with room:
+                return one()
+
+        futures = [in_thread(partial(in_turn, one)) for one in work]
+        for future in as_completed(futures):
+            run.tell(Event("step", steps=(future.result()[0],)))
+        results = [future.result() for future in futures]
     errors = [error for _, _, error in results if error]
     return [step for step, _, _ in results], sum((usage for _, usage, _ in results), Usage()), next(iter(errors), None)
 
@@ -401,7 +407,7 @@ def _contexts(calls: Sequence[Call], toolbox: Toolbox, state: State, tools: Cont
     return contexts
 
 
-def _run_one(number: int, call: Call, toolbox: Toolbox, context: Context) -> tuple[Step, Usage, StopRun | None]:
+def _run_one(number: int, call: Call, toolbox: Toolbox, context: Context) -> _Ran:
     began, error = time.monotonic(), None
     if call.problem:
         seen = Observation(call.problem, ok=False)

@@ -244,9 +244,11 @@ def _remarks(context: Context, query: str, table: AnswerTable) -> tuple[list[str
     words, limit, until = vocabulary_of(kb), Cancellation(), time.monotonic() + _MORE
 
     def run(about: str) -> AnswerTable:
+        if (left := until - time.monotonic()) <= 0:
+            limit.stop()
         try:
             limit.check()
-            return limit.run(partial(kb.execute_query, about, language=context.language), until - time.monotonic())
+            return limit.run(partial(kb.execute_query, about, language=context.language), left)
         except (OutOfTime, Stopped) as error:
             limit.stop()
             raise QueryTimeout(str(error)) from error

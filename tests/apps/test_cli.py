@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import signal
 import subprocess
@@ -219,18 +220,31 @@ def test_each_setting_says_its_value_and_where_it_comes_from(kbnav, monkeypatch)
 
 def test_the_settings_file_of_a_folder_above_holds_with_the_files_that_it_names(kbnav, monkeypatch):
     Path("kbnav.toml").write_text(
-        'kb = "shop.skb"\nhome = "state"\n[sparql.here]\nurl = "http://a/"\nindex = "names"\n'
+        'kb = "shop.skb + wikidata + here"\nhome = "state"\n[sparql.here]\nurl = "http://a/"\nindex = "names"\n'
+        '[options]\nindex = "as it is"\n'
     )
-    for folder in ("shop.skb", "a/b"):
+    for folder in ("shop.skb", "wikidata", "here", "a/b"):
         Path(folder).mkdir(parents=True)
     monkeypatch.chdir("a/b")
     monkeypatch.delenv("KBNAV_HOME")
     told = {one["name"]: (one["value"], one["source"]) for one in json.loads(kbnav.out("config", "--json"))}
-    assert told["kb"] == ("../../shop.skb", "../../kbnav.toml")
+    assert told["kb"] == ("../../shop.skb + wikidata + here", "../../kbnav.toml")
+    assert told["options"][0] == {"index": "as it is"}
     assert told["home"][0] == "../../state"
     assert told["sparql"][0]["here"] | {"url": "http://a/", "index": "../../names"} == told["sparql"][0]["here"]
     Path("kbnav.toml").write_text("")  # the nearer one, which names nothing
     assert "../../" not in kbnav.out("config")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file to another user")
+def test_the_settings_file_of_another_user_above_is_not_read(kbnav, monkeypatch):
+    Path("kbnav.toml").write_text('base_url = "http://127.0.0.1:9/v1"\n')
+    os.chown("kbnav.toml", 4711, -1)
+    Path("a").mkdir()
+    monkeypatch.chdir("a")
+    assert "127.0.0.1:9" not in kbnav.out("config", "base_url")
+    monkeypatch.chdir("..")  # whoever works in the folder itself sees the file
+    assert "127.0.0.1:9" in kbnav.out("config", "base_url")
 
 
 def test_a_misspelled_setting_or_variable_is_told_what_was_meant(kbnav):

@@ -221,11 +221,17 @@ def test_info_counts_edges_at_both_ends_and_the_words_of_documents(kbnav):
 
 def test_lines_that_an_update_leaves_out_do_not_replace_those_of_the_build(kbnav, tmp_path):
     built(kbnav, "--bad", "skip")
+    (tmp_path / "none.jsonl").write_text("")
     for number in (1, 2):
         (tmp_path / "torn.jsonl").write_text(f'{{"id": "a{number}", "type": "house"}}\n{{"id": {number}b}}\n')
         assert kbnav("skb", "update", "v.skb", "--nodes", "torn.jsonl", "--bad", "skip")[0] == 0
-    left = [json.loads(Path(f"v.skb.bad-{number}.jsonl").read_text())["line"] for number in (1, 2)]
-    assert left == ['{"id": 1b}', '{"id": 2b}']
+    for number in (3, 4):
+        (tmp_path / "torn.jsonl").write_text(f'{{"source": {number}b}}\n')
+        told = kbnav("skb", "update", "v.skb", "--nodes", "none.jsonl", "--edges", "torn.jsonl", "--bad", "skip")
+        assert (told[0], "line that cannot be read" in told[2]) == (0, True)
+        (tmp_path / "none.jsonl").write_text('{"id": "h1", "name": "Mill"}\n')
+    left = [json.loads(Path(f"v.skb.bad-{number}.jsonl").read_text())["line"] for number in (1, 2, 3, 4)]
+    assert left == ['{"id": 1b}', '{"id": 2b}', '{"source": 3b}', '{"source": 4b}']
     (tmp_path / "edges.tsv").rename(tmp_path / "moved.tsv")
     code, _, error = kbnav("skb", "update", "v.skb")
     assert (code, f"edges.tsv: No such file or directory, in {tmp_path}" in error) == (2, True)
@@ -233,8 +239,13 @@ def test_lines_that_an_update_leaves_out_do_not_replace_those_of_the_build(kbnav
 
 def test_a_dry_run_names_what_a_build_leaves_out(kbnav, tmp_path):
     (tmp_path / "n.csv").write_text("id,name\n7,Lamp\n010,Bulb\n7,Old Lamp\n")
-    (tmp_path / "e.csv").write_text("source,relation,target\n7,fits,10\n007,fits,010\n7,fits,70\n7,fits,010\n")
+    edges = "7,fits,10,", "007,fits,010,", "7,fits,70,", "7,fits,010,", "7,fits,10,true", "7,,10,"
+    (tmp_path / "e.csv").write_text("\n".join(["source,relation,target,deleted", *edges, ""]))
     code, out, error = kbnav("skb", "build", "--nodes", "n.csv", "--edges", "e.csv", "--dry-run")
     assert (code, "n.csv" in out, "node id given twice: 1 (7 Old Lamp)" in error) == (0, True, True)
     assert "zeros before a number: 2 (7 fits 10: there is 010, 007 fits 010: there is 7)" in error
     assert "does not exist: 1 (7 fits 70)" in error
+    told = json.loads(kbnav.out("skb", "build", "--nodes", "n.csv", "--edges", "e.csv", "--dry-run", "--json"))
+    assert told["columns"]["n.csv"]["name"] == ["text", ["Lamp", "Bulb", "Old Lamp"]]
+    assert told["dropped"]["edge deleted"] == {"count": 1, "examples": ["7 fits 10"]}
+    assert told["dropped"]["edge without a relation"]["count"] == 1

@@ -133,8 +133,8 @@ def test_over_http_questions_have_the_limits_of_the_page(mini_kb, tmp_path):
     with Explorer(held=0) as model:
         with served(web_settings(tmp_path, **model.options(), **web, **limits), mini_kb) as url:
             found = asyncio.run(said(url, MARIE, MARIE, MARIE, token=alice))
-            waiting = (True, "1 question of yours being answered; wait for one")
-            assert sorted(found) == [waiting, waiting, (True, "The limit of 1 s for a question was reached.")]
+            waiting = (True, "you have 1 question under way; wait for one to end")
+            assert sorted(found) == [(True, "The limit of 1 s for a question was reached."), waiting, waiting]
         model.go_on.set()
         with served(web_settings(tmp_path, **model.options(), **web, web_questions_per_day=2), mini_kb) as url:
             assert asyncio.run(said(url, MARIE, token=alice)) == [(False, "Polonium and radium.")]

@@ -277,12 +277,12 @@ def asked_words(run: Run, texts: Texts) -> str:
     """What was asked; of several which one answered, and which were not asked."""
     answering = kb_of(run.outcome.query)[0]
     if not answering:
-        return texts("run.asked", kb=run.settings.get("kb"))
+        return texts("cli.asked", kb=run.settings.get("kb"))
     calls = [step.call for step in run.steps if step.call.tool not in (FINISH, show_rows.__name__)]
     asked = {str(call.arguments.get("kb", ALL)) for call in calls}
     left = [name for name in run.kb.get("kbs", ()) if asked.isdisjoint((name, ALL))]
-    others = "; " + texts("run.not_asked", kbs=", ".join(left)) if left else ""
-    return texts("run.from", kb=answering) + others
+    others = "; " + texts("cli.not_asked", kbs=", ".join(left)) if left else ""
+    return texts("cli.from", kb=answering) + others
 
 
 def spent_words(run: Run, texts: Texts) -> str:
@@ -293,14 +293,14 @@ def spent_words(run: Run, texts: Texts) -> str:
     parts += [texts("run.not_run", n=off["not run"])] if off["not run"] else []
     parts.append(texts("run.seconds", n=f"{run.seconds:.1f}"))
     if asked := sum(run.requests.values()):
-        parts.append(texts("run.requests", n=asked))
+        parts.append(texts("cli.requests", n=asked))
     if usage.calls:
-        parts.append(texts("run.calls", n=usage.calls))
-        cached = f" {texts('run.cached', n=usage.cached)}" if usage.cached else ""
+        parts.append(texts("cli.calls", n=usage.calls))
+        cached = f" {texts('cli.cached', n=usage.cached)}" if usage.cached else ""
         parts.append(f"{usage.prompt:,}{cached} + {texts('run.tokens', n=usage.completion)}")
-        parts.append(f"${run.cost:.4f}" if run.cost is not None else texts("run.free"))
+        parts.append(f"${run.cost:.4f}" if run.cost is not None else texts("cli.unpriced"))
         if usage.kept:
-            parts.append(texts("run.kept", n=usage.kept))
+            parts.append(texts("cli.kept", n=usage.kept))
     return ", ".join(parts)
 
 

@@ -20,10 +20,10 @@ Book = Mapping[str, str | Mapping[str, str]]
 """Texts of one language by their keys."""
 _HERE = Path(__file__).parent
 _NAME = re.compile(r"\{(\w+)\}")
-_OF_TEMPLATES = (
-    "about.", "api.", "closed.", "collect.", "entry.", "explore.", "judge.", "login.", "people.", "problem.",
+_NOT_OF_SCRIPTS = (
+    "about.", "api.", "cli.", "closed.", "collect.", "entry.", "explore.", "judge.", "login.", "people.", "problem.",
 )  # fmt: skip
-"""Beginnings of texts that no script of the chat page needs."""
+"""Beginnings of texts that no script of the chat page needs: those of templates, APIs and the terminal."""
 
 
 @cache
@@ -40,7 +40,7 @@ class Texts:
         code = language.partition("-")[0].lower()
         self.language = code if code in books() else FIRST
         self.book = books()[self.language]
-        self.of_scripts = {key: text for key, text in self.book.items() if not key.startswith(_OF_TEMPLATES)}
+        self.of_scripts = {key: text for key, text in self.book.items() if not key.startswith(_NOT_OF_SCRIPTS)}
         self.names = {code: book["language.name"] for code, book in books().items()}
         """Languages to choose from, by their own names."""
 

@@ -15,7 +15,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.replies import host_of
 from kbnav.knowledge.sparql.dialects import AUTO, dialect_named
 from kbnav.runs.journal import work_folder
-from kbnav.settings.model import Endpoints, Settings, SparqlSource, kb_names
+from kbnav.settings.model import BUNDLED, LIVE, Endpoints, Settings, SparqlSource, kb_names
 from kbnav.settings.plugins import did_you_mean
 
 if TYPE_CHECKING:
@@ -78,7 +78,6 @@ def _built_once(
     return path
 
 
-_LIVE = ("wikidata", "wikidata-qlever")
 QLEVER = "https://qlever.dev/api/wikidata"
 QLEVER_PAGE = "https://qlever.dev/wikidata/?query="
 
@@ -103,7 +102,7 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> AbstractContextMan
         dialect_named(dialect)
     if len(names := kb_names(name)) > 1:
         return _together(settings, names, queries)
-    if name in _LIVE:
+    if name in LIVE:
         if name == "wikidata-qlever":  # one graph, and no time limit of 60 s
             changed = {"sparql": QLEVER, "query_page": QLEVER_PAGE, "dialect": "qlever"}
             settings = settings.model_copy(update={"endpoints": settings.endpoints.model_copy(update=changed)})
@@ -125,7 +124,7 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> AbstractContextMan
             f"{name} is a folder, but neither an SKB nor a mirror: the {META} that either has is not in it; "
             "`kbnav skb build` and `kbnav mirror build` make them"
         )
-    guess = did_you_mean(name, ("mini", "demo", *_LIVE, *settings.sparql, *folders_beside(Path(name))))
+    guess = did_you_mean(name, (*BUNDLED, *LIVE, *settings.sparql, *folders_beside(Path(name))))
     own = "".join(f", {one}" for one in settings.sparql)
     known = f": give wikidata, mini, demo{own}, the folder of an SKB or a mirror, an s3:// address, or a URL"
     raise UsageError(f"no knowledge base {name!r}{guess or known}")
@@ -142,7 +141,7 @@ def is_skb(folder: Path) -> bool:
 
 def is_elsewhere(settings: Settings) -> bool:
     """Whether ``settings.kb``, or one of several, is not on this machine's disk."""
-    return any(name in settings.sparql or name in _LIVE or _is_url(name) for name in kb_names(settings.kb))
+    return any(name in settings.sparql or name in LIVE or _is_url(name) for name in kb_names(settings.kb))
 
 
 @contextmanager
@@ -170,7 +169,7 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
 
 def _address(settings: Settings, name: str) -> str:
     """Where others may ask a knowledge base by SERVICE; empty for what is on this machine and not served."""
-    if name in _LIVE:
+    if name in LIVE:
         return QLEVER if name == "wikidata-qlever" else settings.endpoints.sparql
     if name in settings.sparql:
         return settings.sparql[name].url

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 from urllib.parse import urlsplit
@@ -243,8 +243,10 @@ class Bot(Strict):
 
 
 SETTINGS_FILE = "kbnav.toml"
-_FILES = frozenset({"home", "benchmarks", "notes", "index"})
-_KBS = frozenset({"kb", "kbs", "datasets"})
+LIVE, BUNDLED = ("wikidata", "wikidata-qlever"), ("mini", "demo")
+"""Knowledge bases that have a name of their own."""
+_FILES = re.compile(r"home|benchmarks|notes|sparql\..*\.index")
+_KBS = re.compile(r"kb|web\.(?:kbs|datasets\..*)")
 """Settings that name files, and those that may."""
 OFFLINE = "offline"
 """The value of ``model`` with which rules answer, and no model is asked."""
@@ -447,10 +449,14 @@ class Settings(BaseSettings):
 
 
 def settings_file() -> Path | None:
-    """``kbnav.toml`` of the working directory, else of the nearest folder above it that has one."""
-    here = Path.cwd()
+    """``kbnav.toml`` of the working directory, else of the nearest folder above it that has one.
+
+    Above it, one that belongs to another user does not count: it may send secrets to that user's servers.
+    """
+    here, own = Path.cwd(), {0, getattr(os, "getuid", int)()}
     found = (folder / SETTINGS_FILE for folder in (here, *here.parents))
-    return next((Path(os.path.relpath(path)) for path in found if path.is_file()), None)
+    known = (file for file in found if file.is_file() and (file.parent == here or file.stat().st_uid in own))
+    return next((Path(os.path.relpath(path)) for path in known), None)
 
 
 def _in_file(path: Path | None) -> dict[str, Any]:
@@ -458,22 +464,23 @@ def _in_file(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        return _seen(tomllib.loads(path.read_text(encoding="utf-8")), path.parent)  # type: ignore[no-any-return]
-    except ValueError as error:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        return _from_here(found, path.parent, {*LIVE, *BUNDLED, *found.get("sparql", ())})  # type: ignore[no-any-return]
+    except (OSError, ValueError) as error:
         raise UsageError(f"{path}: {error}") from error
 
 
-def _seen(value: Any, folder: Path, setting: str = "") -> Any:
+def _from_here(value: Any, folder: Path, names: Set[str], setting: str = "") -> Any:
+    """A value of a settings file with its paths; ``names`` are those of knowledge bases that are no folders."""
     if isinstance(value, dict):
-        values = value.items()
-        return {key: _seen(one, folder, setting if setting == "datasets" else key) for key, one in values}
+        return {key: _from_here(one, folder, names, f"{setting}.{key}".strip(".")) for key, one in value.items()}
     if isinstance(value, list):
-        return [_seen(one, folder, setting) for one in value]
-    if isinstance(value, str) and setting in _FILES:
+        return [_from_here(one, folder, names, setting) for one in value]
+    if isinstance(value, str) and _FILES.fullmatch(setting):
         return str(folder / value)
-    if isinstance(value, str) and setting in _KBS:
-        names = value.split(SEPARATOR)
-        return SEPARATOR.join(str(folder / one) if (folder / one).exists() else one for one in names)
+    if isinstance(value, str) and _KBS.fullmatch(setting):
+        kbs = value.split(SEPARATOR)
+        return SEPARATOR.join(str(folder / one) if one not in names and (folder / one).exists() else one for one in kbs)
     return value
 
 

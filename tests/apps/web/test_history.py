@@ -106,6 +106,7 @@ def test_queries_that_were_run_are_kept_renamed_and_deleted_beside_the_sessions(
 def test_a_changed_example_is_a_query_of_its_own_and_the_example_keeps_its_name(page: Page, server: Server):
     page.goto(server.url)
     page.click(".welcome .example >> text=Countries and cities")
+    page.wait_for_selector(".typed .map")  # which stands above the query
     open_query(page)
     page.click(".typed .cm-content")
     page.keyboard.press("Control+Home")

@@ -45,7 +45,7 @@ def test_questions_without_a_session_are_forgotten_unless_somebody_shares_them(d
     assert [name for name in ages if not store.events(name)] == ["plain"]
     assert store.results.find("plain")
     store.may_ask("alice", 2)  # of those, one was asked in the last 24 hours
-    with pytest.raises(LimitReached, match="you have asked 1 questions"):
+    with pytest.raises(LimitReached, match="you have asked 1 question in"):
         store.may_ask("alice", 1)
 
 

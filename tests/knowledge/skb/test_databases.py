@@ -213,7 +213,7 @@ def test_a_graph_keeps_its_names_types_and_relations(tmp_path, name, monkeypatch
     path = tmp_path / name
     as_graph(path) if name[2:] in ("graphml", "gexf") else path.write_text(NEO4J_CSV if "csv" in name else NEO4J_JSON)
     out = Cli(monkeypatch, capsys).out("skb", "build", "--from", "graph", str(path), "--dry-run", "--json")
-    assert json.loads(out)[f"{path}#nodes"]["born"] == ["number" if "csv" in name else "int", [1964]]
+    assert json.loads(out)["columns"][f"{path}#nodes"]["born"] == ["number" if "csv" in name else "int", [1964]]
     source, losses = of_graphs([path]), Losses()
     (ann, blue) = source.nodes(losses)
     assert [one[:3] for one in (ann, blue)] == [("0", "Person", "Ann"), ("1", "Film", "Blue")]

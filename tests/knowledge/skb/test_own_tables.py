@@ -12,6 +12,7 @@ from kbnav.knowledge.skb.importers.rdf import RdfSource
 from kbnav.knowledge.skb.importers.tables import EdgeColumn, Table, TableSource, mapped_from_file
 from kbnav.knowledge.skb.importers.values import column_of
 from kbnav.knowledge.skb.schema import EdgeRecord, Losses, NodeRecord, Source
+from kbnav.knowledge.skb.store import SKB
 from kbnav.settings.model import Settings
 from tests.apps.parts import Cli
 
@@ -324,16 +325,29 @@ def test_a_dry_run_shows_columns_where_a_build_would_stop_and_says_why(tmp_path,
     assert "both have the id 1: give one of them a prefix" in error
 
 
-def test_columns_that_an_skb_has_are_read_in_its_unit_and_other_cells_not_at_all(tmp_path):
-    (tmp_path / "n.csv").write_text(
-        "id;weight;price (€);day\n1;900 g;$ 5;03/04/2024\n2;2,5;6 €;31.12.2024\n3;-;7;30.12.2024\n"
+def test_an_update_reads_cells_as_the_fields_of_their_type_are_and_other_cells_not_at_all(tmp_path):
+    (tmp_path / "old.jsonl").write_text(
+        '{"id": "1", "type": "x", "weight (kg)": 1, "price (EUR)": 2.5, "day": "2024-01-01", "size": 42}\n'
+        '{"id": "4", "type": "x"}\n{"id": "s", "type": "shirt", "size": "L"}\n{"id": "n", "size": 7}\n'
     )
-    table = Table.model_validate({"file": str(tmp_path / "n.csv"), "type": "x"})
-    kinds = {("x", "weight (kg)"): "number", ("x", "price (€)"): "number", ("x", "day"): "date", ("y", "price"): "date"}
-    source, losses = TableSource([table], kinds=kinds, bad=tmp_path / "bad.jsonl"), Losses()
-    assert [node.fields for node in source.nodes(losses)] == [
-        {"weight (kg)": 0.9},
-        {"weight (kg)": 2.5, "price (€)": 6, "day": "2024-12-31"},
-        {"weight (kg)": "-", "price (€)": 7, "day": "2024-12-30"},
+    build(TableSource([tmp_path / "old.jsonl"]), tmp_path / "old.skb", BARE)
+    rows = "1;x;900 g;$ 5;03/04/2024;44", "2;x;2,5;6 €;31.12.2024;M", "4;;-;7 EUR;30.12.2024;S", "s;;;;;M", "9;;;;;M"
+    (tmp_path / "new.csv").write_text("\n".join(["id;type;weight;price (EUR);day;size", *rows, ""]))
+    (tmp_path / "new.jsonl").write_text(
+        '{"id": "3", "type": "shirt", "price (EUR)": "ask us"}\n'
+        '{"id": "4.0", "type": "x", "price (EUR)": "ask us", "size": "43"}\n'
+    )
+    with SKB.open(tmp_path / "old.skb") as skb:
+        files = [tmp_path / "new.csv", tmp_path / "new.jsonl"]
+        nodes = TableSource(files, over=skb, bad=tmp_path / "bad.jsonl").nodes(Losses())
+        found = [{name: value for name, value in node.fields.items() if value != ""} for node in nodes]
+    assert found == [
+        {"weight (kg)": 0.9, "size": 44},
+        {"weight (kg)": 2.5, "price (EUR)": 6, "day": "2024-12-31"},
+        {"weight (kg)": "-", "price (EUR)": 7, "day": "2024-12-30"},
+        {"size": "M"},
+        {},
+        {"price (EUR)": "ask us"},
+        {"size": 43},
     ]
-    assert sum(losses.counts.values()) == 2
+    assert len((tmp_path / "bad.jsonl").read_text().splitlines()) == 6

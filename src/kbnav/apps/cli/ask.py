@@ -121,7 +121,7 @@ def print_outcome(
         for line in evidence_lines(evidence, answer_table(run.outcome), run.language) if evidence else ():
             console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
         texts = Texts(run.language)
-        steps = texts("run.show", command=f"kbnav show {run.id}") if saved else texts("run.unsaved")
+        steps = texts("cli.show", command=f"kbnav show {run.id}") if saved else texts("cli.unsaved")
         told = f"{asked_words(run, texts)}; {spent_words(run, texts)}; {steps}"
         console.print(printable(told), markup=False, style="dim", highlight=False, soft_wrap=True)
 

@@ -23,7 +23,7 @@ from kbnav.encoders import Encoder
 from kbnav.errors import DataError, ServiceError, UnknownId, UsageError
 from kbnav.knowledge.skb.importers.files import Duplicates, Format, origins
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.schema import Dropped, Meta, read_meta
+from kbnav.knowledge.skb.schema import Dropped, Meta, is_lance, read_meta
 from kbnav.settings.model import load_settings
 from kbnav.tools.context import Shown
 from kbnav.tools.show import entry_text
@@ -54,9 +54,8 @@ Repeated = Annotated[
     Duplicates,
     typer.Option(help="Rows of one id: the first or the last is taken whole, all are made one, or the build stops."),
 ]
-Bad = Literal["stop", "skip"]
 BadLines = Annotated[
-    Bad,
+    Literal["stop", "skip"],
     flag(
         "--bad",
         "What a line that cannot be read does: stop ends the command; skip leaves it out and puts it, with the reason, "
@@ -144,8 +143,8 @@ def build(
     For example: kbnav skb build --nodes people.csv --edges knows.csv --out people.skb
     """
     from kbnav.knowledge.skb.build import Options
-    from kbnav.knowledge.skb.importers.recipe import Recipe
-    from kbnav.knowledge.skb.maintenance import tried
+    from kbnav.knowledge.skb.build import build as build_skb
+    from kbnav.knowledge.skb.importers.recipe import Recipe, bad_lines_file
 
     console = stderr()
     if label_property and source_format is not Format.rdf:
@@ -162,48 +161,40 @@ def build(
         labels=tuple(label_property or ()),
         types=tuple(types or ()),
         duplicates=duplicates,
+        bad=bad_lines_file(Path(out)) if bad == "skip" else None,
     )
-    recipe = recipe.skipping(Path(out)) if bad == "skip" else recipe
     if dry_run:
-        _print_columns(recipe, as_json)
-        with StageProgress(console) as progress:
-            meta = tried(recipe, progress=progress)
-        _print_made(console, meta)
+        _print_preview(recipe, console, as_json)
         return
     if not out:
         raise UsageError("say with --out where the SKB is to be")
+    if is_lance(out):
+        raise UsageError(f"{out} is a place of tables: build in a folder, then kbnav skb copy FOLDER --out {out}")
     chosen = _encoder(encoder, console, base_url)
     options = Options(
         text=not no_text, vectors=encoder != NO_ENCODER, encoder=chosen, sparql=sparql, relations=relations
     )
-    with by.join(options, base_url) as options:
-        meta = _build(recipe, out, options, console)
+    kept = recipe.moved(Path(), Path(out)).model_dump(mode="json", exclude_defaults=True)
+    with by.join(options, base_url) as options, _resumable(console), StageProgress(console) as progress:
+        meta = build_skb(recipe.source(), Path(out), options, recipe=kept, progress=progress)
     _print_made(console, meta)
     _print_built(out, meta, as_json)
 
 
-def _print_columns(recipe: Recipe, as_json: bool) -> None:
+def _print_preview(recipe: Recipe, console: Console, as_json: bool) -> None:
     from kbnav.knowledge.skb.importers.tables import TableSource
+    from kbnav.knowledge.skb.maintenance import preview
 
     source = recipe.model_copy(update={"types": ()}).source()
     found = {str(file): columns for file, columns in source.described()} if isinstance(source, TableSource) else {}
-    lines = []
-    for file, columns in found.items():
-        lines.append(file)
-        lines += [f"  {name}: {kind}: {' | '.join(map(str, some))}" for name, (kind, some) in columns.items()]
-    if found or as_json:
-        emit(as_json, found, *lines)
-
-
-def _build(recipe: Recipe, out: str, options: Options, console: Console) -> Meta:
-    from kbnav.knowledge.skb.build import build
-    from kbnav.knowledge.skb.schema import is_lance
-
-    if is_lance(out):
-        raise UsageError(f"{out} is a place of tables: build in a folder, then kbnav skb copy FOLDER --out {out}")
-    with _resumable(console), StageProgress(console) as progress:
-        kept = recipe.moved(Path(), Path(out)).model_dump(mode="json", exclude_defaults=True)
-        return build(recipe.source(), Path(out), options, recipe=kept, progress=progress)
+    for file, columns in found.items() if not as_json else ():
+        lines = (f"  {name}: {kind}: {' | '.join(map(str, some))}" for name, (kind, some) in columns.items())
+        print(file, *lines, sep="\n")
+    with StageProgress(console) as progress:
+        meta = preview(recipe, progress=progress)
+    _print_made(console, meta)
+    if as_json:
+        print_json({"columns": found, "dropped": {reason: one.model_dump() for reason, one in meta.dropped.items()}})
 
 
 def copy(
@@ -307,7 +298,7 @@ def update(
     """
     from kbnav.knowledge.skb import maintenance
     from kbnav.knowledge.skb.build import Options
-    from kbnav.knowledge.skb.importers.recipe import Recipe
+    from kbnav.knowledge.skb.importers.recipe import Recipe, bad_lines_file
 
     console, meta, skip = stderr(), read_meta(skb), bad == "skip"
     records = None
@@ -317,8 +308,8 @@ def update(
             edges=origins(edges),
             tables=tables,
             duplicates=Duplicates(meta.recipe.get("duplicates", "first")),
+            bad=bad_lines_file(skb, 1 + len(meta.recipe.get("updates", ()))) if skip else None,
         )
-        records = records.skipping(skb, 1 + len(meta.recipe.get("updates", ()))) if skip else records
     if dry_run:
         changes = maintenance.difference(skb, records, skip=skip)
         value = {reason: one.model_dump() for reason, one in changes.items()}

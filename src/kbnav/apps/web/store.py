@@ -277,7 +277,7 @@ class Store:
         """
         with self._transaction(f"owner {new.owner}") as run:
             if run(f"SELECT COUNT(*) FROM web_runs WHERE owner = ? AND {_UNDER_WAY}", (new.owner,))[0][0] >= at_once:
-                raise LimitReached(f"{plural(at_once, 'question')} of yours being answered; wait for one")
+                raise LimitReached(f"you have {plural(at_once, 'question')} under way; wait for one to end")
             _check_day(run, new.owner, a_day)
             if new.session and not run("SELECT id FROM web_sessions WHERE id = ?", (new.session,)):
                 raise NotOffered("you have no such session")

@@ -19,6 +19,7 @@ from kbnav.runs.trajectory import to_json
 from kbnav.settings.model import load_settings
 from kbnav.settings.plugins import did_you_mean, named, points
 
+__all__ = ["Attribution", "Dataset", "Question", "find_dataset", "load_dataset", "load_file", "load_stark"]
 _log = logging.getLogger(__name__)
 _OWN_TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 GROUP = "kbnav.datasets"

@@ -29,11 +29,11 @@ import numpy.typing as npt
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.files import (
+    LOCK,
     Array,
     file_info,
     forget,
     link,
-    only_builder,
     open_array,
     prepare,
     remove_unused,
@@ -52,6 +52,7 @@ from kbnav.knowledge.skb.schema import (
     TEXT,
     TRIPLES,
     UNNAMED,
+    UNTYPED,
     VECTORS,
     WORK,
     EdgeArrays,
@@ -72,7 +73,7 @@ from kbnav.knowledge.skb.schema import (
     write_meta,
 )
 from kbnav.knowledge.skb.store import SKB, LocalSKB
-from kbnav.runs.journal import write_whole
+from kbnav.runs.journal import locked, write_whole
 
 if TYPE_CHECKING:
     from kbnav.encoders import Encoder
@@ -164,7 +165,7 @@ def build(
     options = options or Options()
     made = prepare(out)
     try:
-        with only_builder(out):
+        with locked(out / LOCK, f"{out} is being built by another process"):
             state = _State(out / WORK, _fingerprint(source, options, previous))
             job = (job_of or Job)(source, options, out / WORK, state, previous, progress)
             try:
@@ -433,7 +434,7 @@ class _NodeWriter:
             self._index.append(-1)
             return
         self._seen.add(record.id)
-        kind = self._types.setdefault(record.type or "node", len(self._types))
+        kind = self._types.setdefault(record.type or UNTYPED, len(self._types))
         if kind == len(self._ids):
             self._ids.append([])
             self._names.append([])
@@ -488,10 +489,11 @@ class _EdgeCollector:
         self.edges += 1
         source, target = self._numbers.get(item.source), self._numbers.get(item.target)
         if item.deleted or source is None or target is None or not item.relation:
-            missing = "edge without a relation" if not item.relation else "edge to a node that does not exist"
-            reason, case = "edge deleted" if item.deleted else missing, f"{item.source} {item.relation} {item.target}"
-            if near := self._near(item.source) or self._near(item.target):
-                reason, case = "edge to an id that differs by zeros before a number", f"{case}: there is {near}"
+            reason, case = "edge deleted", f"{item.source} {item.relation} {item.target}"
+            if not item.deleted:
+                reason = "edge to a node that does not exist" if item.relation else "edge without a relation"
+                if item.relation and (near := self._near(item.source) or self._near(item.target)):
+                    reason, case = "edge to an id that differs by zeros before a number", f"{case}: there is {near}"
             self._losses.add(reason, case)
             return
         relation = self._relations.setdefault(item.relation, len(self._relations))
@@ -563,6 +565,10 @@ class Updated:
     def edges(self, losses: Losses) -> Iterator[EdgeRecord | EdgeArrays]:
         """The SKB's edges but for those deleted, then the new ones."""
         graph, find = self._skb.graph, self._skb.nodes.ids.find
+        without = np.zeros(graph.nodes, bool)  # read anew, for a build that was killed may have done the nodes' stage
+        last = {record.id: record.deleted for record in self._source.nodes(Losses())}
+        numbers = (find(node_id) for node_id, deleted in last.items() if deleted)
+        without[[number for number in numbers if number >= 0]] = True
         changed: dict[EdgeRecord, EdgeRecord] = {}
         for item in self._source.edges(losses):
             if isinstance(item, EdgeArrays):
@@ -576,10 +582,6 @@ class Updated:
             case = f"{edge.source} {edge.relation} {edge.target}"
             losses.add("edge deleted" if there else "deletion of an edge that does not exist", case)
             gone += [edge_key(source, relation, target, *sizes)] if there else []
-        without = np.zeros(graph.nodes, bool)  # read anew, for a build that was killed may have done the nodes' stage
-        last = {record.id: record.deleted for record in self._source.nodes(Losses())}
-        numbers = (find(node_id) for node_id, deleted in last.items() if deleted)
-        without[[number for number in numbers if number >= 0]] = True
         sources, relations, targets = graph.columns()
         for first in range(0, graph.edges, _CHUNK):
             part = slice(first, first + _CHUNK)
@@ -612,9 +614,9 @@ def job_of(skb: SKB, source: Source, options: Options) -> Callable[..., Job]:
     wanted = {TEXT: options.text, TRIPLES: options.sparql, VECTORS: options.vectors}
     if options.relations or any((part in has) != one for part, one in wanted.items()):
         return Job
-    losses = Losses()
+    losses, lost = Losses(), Losses()
     changed = {skb.nodes.ids.find(record.id): record for record in source.nodes(losses)}
-    edges = next(iter(source.edges(Losses())), None) is not None
+    edges = next(iter(source.edges(lost)), None) is not None or bool(lost.counts)
     stay = (
         number >= 0
         and not record.deleted

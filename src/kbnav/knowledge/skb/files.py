@@ -9,8 +9,8 @@ import shutil
 import threading
 import tokenize
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar
@@ -187,23 +187,16 @@ def file_info(path: Path, *, sync: bool = False) -> FileInfo:
 
 
 def prepare(out: Path) -> bool:
-    """Make the folder, or see that it is an SKB, or one whose first build was cut off; whether it was made."""
+    """Make the folder with a file to lock, or see that it is an SKB, or one begun before; whether it was made."""
     made = not out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
+        if any(out.iterdir()) and not any((out / mark).exists() for mark in (LOCK, META)):
+            raise UsageError(f"{out} is there and is not an SKB; choose another folder")
+        (out / LOCK).touch()
     except OSError as error:
         raise UsageError(f"{out}: {error}") from error
-    if any(out.iterdir()) and not any((out / mark).exists() for mark in (LOCK, META)):
-        raise UsageError(f"{out} is there and is not an SKB; choose another folder")
     return made
-
-
-@contextmanager
-def only_builder(out: Path) -> Iterator[None]:
-    """Hold the folder's lock. Raises UsageError where another process has it."""
-    (out / LOCK).touch()
-    with locked(out / LOCK, f"{out} is being built by another process"):
-        yield
 
 
 def link(old: Path, new: Path) -> None:

@@ -14,16 +14,16 @@ import numpy as np
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.open import open_skb
 from kbnav.knowledge.skb.build import Options, Updated, build, job_of
-from kbnav.knowledge.skb.files import Array, file_info, only_builder, remove_unused
+from kbnav.knowledge.skb.files import LOCK, Array, file_info, remove_unused
 from kbnav.knowledge.skb.graph import edge_key, edges_of
-from kbnav.knowledge.skb.importers.recipe import Recipe
-from kbnav.knowledge.skb.importers.values import DATE, NUMBER, kind_of
+from kbnav.knowledge.skb.importers.recipe import Recipe, bad_lines_file
 from kbnav.knowledge.skb.schema import Dropped, Losses, Meta, Progress, Source, is_lance, no_progress, read_meta
 from kbnav.knowledge.skb.store import SKB
+from kbnav.runs.journal import locked
 
 _BARE = Options(text=False, vectors=False, sparql=False)
-_SAMPLED, _READ = 50, 1_000
-"""Nodes of a type whose fields are told, and whose values are read before an update."""
+_SAMPLED = 50
+"""Nodes of a type whose fields are told."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,7 @@ def info(place: Path | str, home: Path | None = None) -> Info:
 def _fields(skb: SKB) -> dict[str, dict[str, str]]:
     found = dict[str, dict[str, str]]()
     for kind in skb.type_names:
-        first, last = skb.type_range(kind)
-        for node in range(first, min(last, first + _SAMPLED)):
+        for node in range(*skb.type_range(kind))[:_SAMPLED]:
             for name, value in skb.documents[node].items():
                 if not found.setdefault(kind, {}).get(name):
                     found[kind][name] = " ".join(str(value).split()) if value not in (None, [], {}) else ""
@@ -137,46 +136,37 @@ def _check_files(path: Path, progress: Progress) -> list[str]:
     return faults
 
 
-def tried(recipe: Recipe, *, progress: Progress = no_progress) -> Meta:
+def preview(recipe: Recipe, *, progress: Progress = no_progress) -> Meta:
     """What a build would say of its nodes and edges, without making one. Raises as ``build``."""
     with TemporaryDirectory(prefix="kbnav-") as folder:
-        return build(_tried(recipe, Path(folder)).source(), Path(folder) / "skb", _BARE, progress=progress)
+        return build(_aside(recipe, Path(folder)).source(), Path(folder) / "skb", _BARE, progress=progress)
 
 
-def _kinds(skb: SKB) -> dict[tuple[str, str], str]:
-    """By type and field whether the values of its first nodes are all numbers, or all dates."""
-    found = dict[tuple[str, str], set[str]]()
-    for kind in skb.type_names:
-        first, last = skb.type_range(kind)
-        for node in range(first, min(last, first + _READ)):
-            for name, value in skb.documents[node].items():
-                found.setdefault((kind, name), set()).update({kind_of(value)} - {""})
-    return {key: kinds.pop() for key, kinds in found.items() if kinds in ({NUMBER}, {DATE})}
-
-
-def _tried(recipe: Recipe, folder: Path) -> Recipe:
+def _aside(recipe: Recipe, folder: Path) -> Recipe:
     """The same, with lines that cannot be read put into a folder."""
-    updates = tuple(_tried(one, folder) for one in recipe.updates)
-    return recipe.model_copy(update={"bad": recipe.bad and folder / recipe.bad.name, "updates": updates})
+    return recipe.model_copy(update={"bad": recipe.bad and folder / recipe.bad.name})
 
 
 @contextmanager
-def _reread(path: Path, old: SKB, *, skip: bool, aside: Path | None = None) -> Iterator[Source]:
+def _reread(path: Path, meta: Meta, *, skip: bool, aside: Path | None = None) -> Iterator[Source]:
     """What an SKB's files say now, with its updates over it.
 
     Lines that cannot be read are left out with ``skip``; those that are left out go into the folder ``aside``.
     """
-    if not old.meta.recipe:
+    if not meta.recipe:
         raise UsageError(f"{path} does not know its files: give the changed records with --nodes and --edges")
-    here, kinds = Recipe.model_validate(old.meta.recipe).moved(path, Path()), _kinds(old)
+    whole = Recipe.model_validate(meta.recipe).moved(path, Path())
+    layers = []
+    for number, layer in enumerate([whole, *whole.updates]):
+        bad = layer.bad or (bad_lines_file(path, number) if skip else None)
+        layers.append(layer.model_copy(update={"bad": aside / bad.name if aside and bad else bad}))
     with ExitStack() as opened:
         folder = Path(opened.enter_context(TemporaryDirectory(prefix="kbnav-")))
-        here = here.skipping(path) if skip else here
-        here = _tried(here, aside) if aside else here
-        source = here.source(kinds)
-        for number, layer in enumerate(here.updates):
+        source = layers[0].source()
+        for number, layer in enumerate(layers[1:]):
             build(source, folder / str(number), _BARE)
-            source = Updated(opened.enter_context(SKB.open(folder / str(number))), layer.source(kinds), whole=True)
+            below = opened.enter_context(SKB.open(folder / str(number)))
+            source = Updated(below, layer.source(below), whole=True)
         yield source
 
 
@@ -189,7 +179,7 @@ def update_again(path: Path, options: Options, *, skip: bool = False, progress: 
     meta = read_meta(path)
     _refuse_other_encoder(path, meta, options)
     previous = path / meta.data
-    with SKB.open(path) as old, _reread(path, old, skip=skip) as source:
+    with _reread(path, meta, skip=skip) as source:
         return build(source, path, options, name=meta.name, previous=previous, recipe=meta.recipe, progress=progress)
 
 
@@ -202,8 +192,8 @@ def difference(path: Path, records: Recipe | None = None, *, skip: bool = False)
     with ExitStack() as opened:
         folder = Path(opened.enter_context(TemporaryDirectory(prefix="kbnav-")))
         old = opened.enter_context(SKB.open(path))
-        over = Updated(old, _tried(records, folder).source(_kinds(old))) if records else None
-        source: Source = over or opened.enter_context(_reread(path, old, skip=skip, aside=folder))
+        over = Updated(old, _aside(records, folder).source(old)) if records else None
+        source: Source = over or opened.enter_context(_reread(path, old.meta, skip=skip, aside=folder))
         build(source, folder / "new", _BARE)
         new = opened.enter_context(SKB.open(folder / "new"))
         fields = set[tuple[str, str]]()
@@ -256,8 +246,8 @@ def update(path: Path, records: Source | Recipe, options: Options, *, progress: 
     """Add the nodes and edges of ``records`` to an SKB, and take away those that it marks as deleted.
 
     The record of a node whose id is there already changes what it names: name, type, and each of its fields. The edges
-    of a node that is deleted go with it. A cell of a table that is no number or date, where the SKB has those, cannot
-    be read.
+    of a node that is deleted go with it. A value that is no number or date, where a field of the SKB has only those,
+    cannot be read in the files of a recipe.
     What is new is built beside the data in use and put in its place in one step. Where nodes get new documents or
     names, and none comes, goes or changes its type, the rest is taken over; else all is built anew but vectors of texts
     that did not change. Without any records the indexes alone are built anew. Raises DataError, and UsageError where
@@ -269,7 +259,7 @@ def update(path: Path, records: Source | Recipe, options: Options, *, progress: 
         if isinstance(records, Recipe) and skb.meta.recipe:
             moved = records.moved(Path(), path).model_dump(mode="json", exclude_defaults=True)
             recipe = {**skb.meta.recipe, "updates": [*skb.meta.recipe.get("updates", ()), moved]}
-        source = records.source(_kinds(skb)) if isinstance(records, Recipe) else records
+        source = records.source(skb) if isinstance(records, Recipe) else records
         meta = build(
             Updated(skb, source),
             path,
@@ -280,6 +270,6 @@ def update(path: Path, records: Source | Recipe, options: Options, *, progress: 
             progress=progress,
             job_of=job_of(skb, source, options),
         )
-    with suppress(UsageError), only_builder(path):  # another build under way will
+    with suppress(UsageError), locked(path / LOCK, "another build is under way"):  # which will
         remove_unused(path, read_meta(path).data)  # the data that was read from
     return meta

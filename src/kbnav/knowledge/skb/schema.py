@@ -47,6 +47,8 @@ ALIAS_FIELDS = ("aliases", "alias", "synonyms")
 """Document fields that hold other names, where a source does not say otherwise; a dot goes into a nested field."""
 UNNAMED = "node without a name (kept, its id is shown)"
 """A reason in ``Meta.dropped``."""
+UNTYPED = "node"
+"""The type of nodes whose records have none."""
 EXAMPLES = 5
 MEMORY = 2 << 30
 """Bytes that reading one record, pickle or tensor may take, unless a source is given another number."""

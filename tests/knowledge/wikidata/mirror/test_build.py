@@ -124,7 +124,7 @@ def test_a_damaged_mirror_is_told_from_one_that_is_absent(tmp_path, old):
     with pytest.raises(DataError, match="format 99"):
         MirrorServer(old)
     meta.write_text(text[:50])
-    with pytest.raises(DataError, match="not the description"):
+    with pytest.raises(DataError, match=r"meta\.json: Invalid JSON"):
         MirrorServer(old)
     meta.write_text(text)
     (old / "names.sqlite").write_bytes(b"not a database")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.importers.files import Duplicates, Format, Given
 from kbnav.knowledge.skb.importers.tables import TableSource, mapped_from_file, of_graphs
 from kbnav.knowledge.skb.schema import EdgeArrays, EdgeRecord, Losses, NodeRecord, Source
+from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.journal import Strict
 
 _OTHER_EDGE = "edge of a type that was not asked for"
@@ -83,6 +84,11 @@ class OfTypes:
         return both
 
 
+def bad_lines_file(skb: Path, update: int = 0) -> Path:
+    """Where lines that cannot be read go, beside the SKB; those of its updates with their number."""
+    return Path(f"{skb}.bad{f'-{update}' if update else ''}.jsonl")
+
+
 class Recipe(Strict):
     """Files and how they are read."""
 
@@ -109,26 +115,19 @@ class Recipe(Strict):
         def move(path: Path | None) -> Path | None:
             return path and Path(os.path.relpath(start / path, end))
 
-        paths = {name: tuple(one.moved(start, end) for one in getattr(self, name)) for name in ("nodes", "edges")}
-        paths["sources"] = tuple(map(move, self.sources))
-        single = {name: move(getattr(self, name)) for name in ("tables", "bad")}
-        updates = tuple(one.moved(start, end) for one in self.updates)
-        return self.model_copy(update={**paths, **single, "updates": updates})
+        several = ("nodes", "edges", "updates")
+        moved: dict[str, Any] = {name: tuple(one.moved(start, end) for one in getattr(self, name)) for name in several}
+        paths = {"sources": tuple(map(move, self.sources)), "tables": move(self.tables), "bad": move(self.bad)}
+        return self.model_copy(update=moved | paths)
 
-    def skipping(self, skb: Path, update: int = 0) -> Self:
-        """The same, but what cannot be read goes into a file beside the SKB, of its updates with their number."""
-        file = Path(f"{skb}.bad{f'-{update}' if update else ''}.jsonl")
-        layers = (one.skipping(skb, number) for number, one in enumerate(self.updates, 1))
-        return self.model_copy(update={"bad": self.bad or file, "updates": tuple(layers)})
-
-    def source(self, kinds: Mapping[tuple[str, str], str] | None = None) -> Source:
-        """What to build from, but for the updates; ``kinds`` as of a ``TableSource``.
+    def source(self, over: SKB | None = None) -> Source:
+        """What to build from, but for the updates; ``over`` as of a ``TableSource``.
 
         Raises UsageError, and DataError for a bad TOML file.
         """
         whole = self._whole()
-        if kinds and isinstance(whole, TableSource):
-            whole = replace(whole, kinds=kinds)
+        if over and isinstance(whole, TableSource):
+            whole = replace(whole, over=over)
         return OfTypes(whole, self.types) if self.types else whole
 
     def _whole(self) -> Source:
@@ -162,11 +161,10 @@ class Recipe(Strict):
             return RdfSource(self.sources, self.language, self.labels)
         if len(self.sources) != 1:
             raise UsageError(f"give the one folder that the files of {self.format} are in")
-        if self.format is Format.ogbn_mag:
-            return MagSource(self.sources[0], language=self.language)
         readers: dict[Format, Callable[[Path], Source]] = {
             Format.stark: StarkSource,
             Format.primekg: PrimeKGSource,
             Format.amazon: AmazonSource,
+            Format.ogbn_mag: partial(MagSource, language=self.language),
         }
         return readers[self.format](self.sources[0])

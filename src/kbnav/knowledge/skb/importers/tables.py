@@ -12,8 +12,8 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -24,15 +24,17 @@ from pydantic import BeforeValidator, ValidationError, field_validator, model_va
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.importers.files import EDGES, JSON, NODES, Duplicates, Given, Origin, Reject
 from kbnav.knowledge.skb.importers.readers import ENDS, contents, records
-from kbnav.knowledge.skb.importers.values import Column, column_as
+from kbnav.knowledge.skb.importers.values import OTHER, Column, column_as, kind_of
 from kbnav.knowledge.skb.schema import (
     ALIAS_FIELDS,
     MEMORY,
+    UNTYPED,
     EdgeRecord,
     Losses,
     NodeRecord,
     Style,
 )
+from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.journal import Strict, first_problem, read_toml
 from kbnav.settings.plugins import did_you_mean
 
@@ -40,7 +42,7 @@ TYPE_FIELDS = ("type", "kind")
 RELATION_FIELDS = ("relation", "metaedge", "predicate", "type")
 DELETED = "deleted"
 _SAMPLED = 1_000
-"""Rows that tell what a column holds."""
+"""Rows that tell what a column holds, nodes that tell whether a type has numbers."""
 
 Record = Mapping[str, Any]
 
@@ -132,8 +134,6 @@ class Table(_File):
 
     def node(self, record: Record, columns: Mapping[str, Column] = MappingProxyType({})) -> NodeRecord:
         """The node of a row; ``columns`` say how cells become values."""
-        name = self.name or "name"
-        kind = self.type_column or next((one for one in TYPE_FIELDS if one in record), "")
         fields: dict[str, Any] = {}
         for key in self.fields(record):
             if key in record:
@@ -142,8 +142,13 @@ class Table(_File):
         deleted = cell_text(record.get(DELETED)).lower()
         if deleted in ("", "false", "true"):  # else it is a field like any other
             fields.pop(DELETED, None)
-        node_type = self.type or cell_text(record.get(kind))
-        return NodeRecord(self.id_of(record), node_type, cell_text(record.get(name)), fields, deleted == "true")
+        called = cell_text(record.get(self.name or "name"))
+        return NodeRecord(self.id_of(record), self.type_of(record), called, fields, deleted == "true")
+
+    def type_of(self, record: Record) -> str:
+        """The type of a row's node; empty where the row has none."""
+        column = self.type_column or next((one for one in TYPE_FIELDS if one in record), "")
+        return self.type or cell_text(record.get(column))
 
     def id_of(self, record: Record) -> str:
         """The id of a row's node; empty where the row has none."""
@@ -205,8 +210,9 @@ class TableSource:
     duplicates: Duplicates = Duplicates.first
     bad: Path | None = None
     """File for lines that cannot be read, with their reasons; None: such a line ends the build."""
-    kinds: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """By type and field what an SKB that is updated has there, as of ``kind_of``: other cells cannot be read."""
+    over: SKB | None = None
+    """The SKB that is updated: where all values of a field are numbers, or dates, other cells cannot be read."""
+    _read: dict[tuple[Table, str], dict[str, Column]] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def _tables(self) -> list[Table]:
@@ -240,12 +246,8 @@ class TableSource:
         prefixes = self._prefixes()
         made: dict[tuple[str, str], None] = {}
         merged: dict[str, NodeRecord] = {}
-        columns = {table: self._columns(table) for table in self._tables}
-        for table, found in columns.items():
-            for why in (f"{column.name}: {column.why}" for column in found.values() if column.why):
-                losses.add("columns that stay text (columns)", f"{table.file.name}: {why}")
         for table, record, repeated in self._taken(losses):
-            node = table.node(record, columns[table])
+            node = table.node(record, self._columns_of(table, record))
             if repeated and self.duplicates is Duplicates.merge:
                 merged[node.id] = _merged(merged[node.id], node) if node.id in merged else node
             else:
@@ -256,6 +258,9 @@ class TableSource:
         yield from merged.values()
         for kind, value in made:
             yield NodeRecord(f"{kind}:{value}", kind, value, {})
+        used = ((table.file.name, column) for (table, _), found in self._read.items() for column in found.values())
+        for case in dict.fromkeys(f"{file}: {column.name}: {column.why}" for file, column in used if column.why):
+            losses.add("columns that stay text (columns)", case)
 
     def edges(self, losses: Losses | None) -> Iterator[EdgeRecord]:
         """The edges of columns, then those of files of edges, whose further columns are named in ``losses``."""
@@ -307,22 +312,52 @@ class TableSource:
                 if not node_id or not left or merge:
                     yield table, record, counts[node_id] > 1
 
-    def _columns(self, table: Table) -> dict[str, Column]:
-        """How texts in the cells of a table's documents are read; empty where the file itself says what is a number."""
-        if table.file.suffix in JSON and not table.file.of_graph:
+    def _columns_of(self, table: Table, record: Record) -> dict[str, Column]:
+        """How the cells of a row are read; in an update as the fields of nodes of its type are."""
+        node_type = table.type_of(record) if self.over else ""
+        if self.over and not node_type:
+            number = self.over.nodes.ids.find(table.id_of(record))
+            node_type = self.over.type(number) if number >= 0 else UNTYPED
+        key = table, node_type if self._kinds.get(node_type) else ""
+        if key not in self._read:
+            self._read[key] = self._columns(*key)
+        return self._read[key]
+
+    @cached_property
+    def _kinds(self) -> dict[str, dict[str, str]]:
+        """By type of the SKB the kinds of fields of numbers or dates; none where its first nodes have no such field."""
+        found = dict[str, dict[str, str]]()
+        if not self.over:
+            return found
+        for node_type in self.over.type_names:
+            kinds = dict[str, str]()
+            for read, node in enumerate(range(*self.over.type_range(node_type))):
+                if read == _SAMPLED and {*kinds.values()} <= {OTHER}:
+                    break
+                for name, value in self.over.documents[node].items():
+                    if kinds.get(name) != OTHER and (kind := kind_of(value)):
+                        kinds[name] = kind if kinds.get(name, kind) == kind else OTHER
+            found[node_type] = {name: kind for name, kind in kinds.items() if kind != OTHER}
+        return found
+
+    def _columns(self, table: Table, node_type: str = "") -> dict[str, Column]:
+        """How texts in a table's cells are read; those of JSON only for fields that an SKB has as numbers or dates."""
+        kinds, called = self._kinds.get(node_type, {}), dict(table.rename)
+        of_json = table.file.suffix in JSON and not table.file.of_graph
+        if of_json and not kinds:
             return {}
         rows = self._first(table)
         kept = {*table.raw, *self.alias_fields, DELETED}
-        names = [name for name in (table.fields(rows[0]) if rows else ()) if name not in kept]
-        called = {name: name for name in names} | dict(table.rename)
-        kinds = {key: kind for (of, key), kind in self.kinds.items() if table.type in ("", of)}
-        return {name: column_as(called[name], [row.get(name) for row in rows], kinds) for name in names}
+        if of_json:
+            names = [name for name in (*kinds, *called) if called.get(name, name) in kinds]
+        else:
+            names = [*table.fields(rows[0])] if rows else []
+        cells = {name: [row.get(name) for row in rows] for name in names if name not in kept}
+        return {name: column_as(called.get(name, name), some, kinds) for name, some in cells.items()}
 
     def _first(self, given: Table | Links) -> list[Record]:
-        def passed(_error: DataError, _line: str) -> None:
-            """A build stops at a line that cannot be read when it comes to it."""
-
-        found = (record for one in given.file.matching() for _, record in records(one, self.memory, passed))
+        # a build stops at a line that cannot be read when it comes to it
+        found = (row for one in given.file.matching() for _, row in records(one, self.memory, lambda *_: None))
         return list(map(given.without_empty, islice(found, _SAMPLED)))
 
     def described(self) -> Iterator[tuple[Origin, dict[str, tuple[str, list[Any]]]]]:
@@ -348,21 +383,18 @@ class TableSource:
         return found
 
     def _rows(self, table: Table | Links, losses: Losses | None) -> Iterator[Record]:
-        with ExitStack() as files:
-            kept = (
-                files.enter_context(self.bad.open("a", encoding="utf-8")) if self.bad and losses is not None else None
-            )
-
-            def reject(error: DataError, line: str) -> None:
-                if losses is not None and kept and self.bad:
-                    losses.add(f"line that cannot be read whole (all are in {self.bad.name})", str(error))
+        def put_aside(error: DataError, line: str) -> None:
+            if losses is not None and self.bad:
+                losses.add(f"line that cannot be read whole (all are in {self.bad.name})", str(error))
+                with self.bad.open("a", encoding="utf-8") as kept:
                     kept.write(json.dumps({"reason": str(error), "line": line.rstrip("\r\n")}) + "\n")
 
-            columns = self._columns(table) if self.kinds and isinstance(table, Table) else {}
-            for file in table.file.matching():
-                one = table.model_copy(update={"file": file})
-                for at, row in self._read_one(one, losses or Losses(), reject if self.bad else _stop):
-                    yield _fitting(row, columns, at, reject if self.bad else _stop)
+        reject = put_aside if self.bad else _stop
+        for file in table.file.matching():
+            one = table.model_copy(update={"file": file})
+            for at, row in self._read_one(one, losses or Losses(), reject):
+                columns = self._columns_of(table, row) if self.over and isinstance(table, Table) else {}
+                yield _fitting(row, columns, at, reject)
 
     def _read_one(self, table: Table | Links, losses: Losses, reject: Reject) -> Iterator[tuple[str, Record]]:
         needed: list[str] | None = None
@@ -427,14 +459,12 @@ def _merged(first: NodeRecord, second: NodeRecord) -> NodeRecord:
     return NodeRecord(first.id, first.type or second.type, first.name or second.name, fields, deleted)
 
 
-def mapped_from_file(
-    path: Path, memory: int = MEMORY, duplicates: Duplicates = Duplicates.first, bad: Path | None = None
-) -> TableSource:
+def mapped_from_file(path: Path, duplicates: Duplicates = Duplicates.first, bad: Path | None = None) -> TableSource:
     """The tables that a TOML file maps, files named from its folder. Raises UsageError, DataError."""
     found = read_toml(path, _Tables, _problem)
     tables = [one.model_copy(update={"file": one.file.moved(path.parent, Path())}) for one in found.table]
     links = [one.model_copy(update={"file": one.file.moved(path.parent, Path())}) for one in found.links]
-    return TableSource(tables, links, memory=memory, duplicates=duplicates, bad=bad)
+    return TableSource(tables, links, duplicates=duplicates, bad=bad)
 
 
 def _problem(error: ValidationError) -> str:
@@ -458,13 +488,12 @@ def files_fingerprint(paths: Sequence[Path], *more: str) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def of_graphs(files: Sequence[Path], memory: int = MEMORY) -> TableSource:
+def of_graphs(files: Sequence[Path]) -> TableSource:
     """The nodes and edges of graphs: GraphML, GEXF, GML, or what Neo4j exports as CSV or JSON."""
     start, end = ENDS
     return TableSource(
         [Table(file=Origin(str(path), NODES), id="_id", name="_name", type_column="_labels") for path in files],
         [Links(file=Origin(str(path), EDGES), source=start, target=end, relation_column="_type") for path in files],
-        memory=memory,
     )
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-NUMBER, DATE = "number", "date"
+NUMBER, DATE, OTHER = "number", "date", "other"
 _DATES = {"%Y-%m-%d": DATE, "%d.%m.%Y": DATE, "%d/%m/%Y": "date, day first", "%m/%d/%Y": "date, month first"}
 _NUMBERS = {".": NUMBER, ",": "number, decimal comma"}
 """Ways in which a column may be written, and what it is then called."""
@@ -106,12 +106,12 @@ class Column:
 
 
 def kind_of(value: Any) -> str:
-    """``NUMBER``, ``DATE`` or ``other``; empty where a value says nothing."""
+    """``NUMBER``, ``DATE`` or ``OTHER``; empty where a value says nothing."""
     if value is None or (isinstance(value, str) and value.strip().casefold() in _NONE):
         return ""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return NUMBER
-    return DATE if isinstance(value, str) and _day(value, "%Y-%m-%d") else "other"
+    return DATE if isinstance(value, str) and _day(value, "%Y-%m-%d") else OTHER
 
 
 def _sizes(units: Set[str]) -> dict[str, int]:
@@ -161,6 +161,7 @@ def column_as(name: str, cells: Sequence[Any], kinds: Mapping[str, str]) -> Colu
     if not known:
         return column_of(name, cells)
     unit = re.sub(r".* \((\S+)\)|.*", r"\1", known)
+    unit = _CURRENCIES.get(unit, unit)
     ways = _NUMBERS if kinds[known] == NUMBER else _DATES
     read = {}
     for column in (Column(known, way, unit=unit, kind=kinds[known]) for way in ways):
