@@ -239,6 +239,8 @@ class RankingEnding:
 
     write: Writer
     describe: Describe
+    compared: Callable[[Sequence[Step], Context], Mapping[str, str]] | None = None
+    """The number that each node was compared by, where a policy says it."""
 
     def premature(self, finish: Call, path: Sequence[Step], history: Sequence[Turn]) -> bool:
         """Whether a finish names a node never shown; with no nodes it may come once anything was looked at."""
@@ -253,7 +255,10 @@ class RankingEnding:
     def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:
         """The ranking with names and types, put into words where finish brought none; the note is finish's thought."""
         outcome = self.outcome(state)
-        outcome = replace(outcome, ranking=_with_values(outcome, state["path"], context))
+        if self.compared and outcome.ranking:
+            values = self.compared(state["path"], context)
+            nodes = (node._replace(value=values.get(node.id, "")) for node in outcome.ranking.nodes)
+            outcome = replace(outcome, ranking=Ranking(tuple(nodes)))
         if outcome.status == "failed" or outcome.ranking is None or outcome.text:
             return outcome, Usage()
         if outcome.stop in LIMITS:
@@ -280,21 +285,6 @@ class RankingEnding:
         looked = [step for step in state["path"] if step.ok and step.call.tool != FINISH]
         nothing = bool(looked) and not any(step.nodes or step.rows for step in looked)
         return replace(outcome, status="no answer", absence=Absence("not stated") if nothing else None)
-
-
-def _with_values(outcome: Outcome, path: Sequence[Step], context: Context) -> Ranking | None:
-    """The nodes, each with its number in the last column of a query, where the answer has that behind a colon."""
-    ranking = outcome.ranking or Ranking()
-    for step in reversed(path):
-        table = context.tables.get(step.query)
-        rows = [(row[0], row[-1]) for row in (table.rows if table is not None else ()) if row[0] and row[-1]]
-        values = {one.entity_id: last.value for one, last in rows if isinstance(last.python_value(), (int, float))}
-        said = values.keys() >= {*ranking.ids} and all(
-            f": {values[one]}" in outcome.text for one in ranking.ids[:_NAMED]
-        )
-        if ranking.nodes and said:
-            return Ranking(tuple(node._replace(value=values[node.id]) for node in ranking.nodes))
-    return outcome.ranking
 
 
 def best_supported(steps: Iterable[Step]) -> list[tuple[str, float]]:

@@ -289,15 +289,15 @@ class EndpointAgenda(Agenda):
                 return link
             # As forms of a verb do: "born", birth; "erschienen", Erscheinungsjahr.
             verbs = [word for word in rest if not {singular(word)} & kind]
-            if anchor.sign:
-                begun = {link: [one for one in verbs if _begins(link, one[:_STEM])] for link in links}
+            starts = {
+                link: [one for one in verbs if f" {one[:_STEM]}" in f" {link.words.casefold()}"] for link in links
+            }
+            alike = [link for link in links if starts[link]]
+            if anchor.sign and not verbs:
                 times = known.hints.get("time", "").split()
-                named = [link for link in links if any(time in link.words.casefold() for time in times)]
-                alike = [link for link in links if begun[link]] if verbs else named
-                self.heard = [*self.heard, *(begun[alike[0]] if len(alike) == 1 else ())]
-            else:
-                alike = [one for one in links if any(_begins(one, word[0]) for word in verbs)]
+                alike = [link for link in links if any(time in link.words.casefold() for time in times)]
             if (anchor.sign or question.asks in ("time", "place") or question.kind == "yes-no") and len(alike) == 1:
+                self.heard = [*self.heard, *(starts[alike[0]] if anchor.sign else ())]
                 return alike[0]
         return None
 
@@ -342,11 +342,6 @@ class EndpointAgenda(Agenda):
                 ids, names = zip(*properties, strict=True)
                 found.append(Link(int(way.value), ids, names))
         return found
-
-
-def _begins(link: Link, letters: str) -> bool:
-    """Whether a word of a link's names begins so."""
-    return any(word.startswith(letters) for word in words_of(link.words))
 
 
 def _best(links: Sequence[Link], words: str, *, sure: bool) -> Link | None:

@@ -183,8 +183,7 @@ class Agenda(ABC):
             return any(plain.startswith(one) and len(plain) - len(one) < 3 for one in spelled if len(one) > 2)
 
         read = [word for phrase in question.phrases for word in phrase.text.split() if content_words(fold(word))]
-        more = [*question.strict, *(str(year) for _, year in question.years)]
-        return tuple(dict.fromkeys(word for word in (*read, *more) if not says(word)))
+        return tuple(dict.fromkeys(word for word in (*read, *question.needed) if not says(word)))
 
     def told_words(self, unused: Sequence[str], query: str) -> tuple[str, ...]:
         """Those of the words that a query leaves out that mean something beside it, and a second question word.
@@ -205,7 +204,7 @@ class Agenda(ABC):
 
     def turns(self, unused: Sequence[str]) -> bool:
         """Whether words that are left out make another question of it, as a year does or "not"."""
-        return not {*self.question.strict, *(str(year) for _, year in self.question.years)}.isdisjoint(unused)
+        return not {*self.question.needed}.isdisjoint(unused)
 
     def leaves_too_much(self, unused: Sequence[str], *, rows: int, all_needed: bool) -> bool:
         """Whether so much of the question is left out that the rows of a query are hardly its answer.

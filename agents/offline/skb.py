@@ -11,7 +11,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from kbnav.agents.common.state import State
-from kbnav.agents.offline.policy import Agenda, Calls
+from kbnav.agents.offline.policy import QUANTITIES, Agenda, Calls, words_of
 from kbnav.answers.language import fold, lexicon, singular
 from kbnav.answers.parsing import Bound, pronoun
 from kbnav.answers.relevance import relevance
@@ -30,6 +30,7 @@ from kbnav.knowledge.skb.questions import (
 )
 from kbnav.knowledge.skb.rdf import local_name, local_names
 from kbnav.runs.trajectory import FINISH, QUERY, Understood
+from kbnav.runs.trajectory import Step as Taken
 from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 
@@ -60,7 +61,7 @@ _COMPARABLE = 'FILTER(isNumeric(?value) || REGEX(STR(?value), "^[0-9]{4}-[0-9][0
 
 
 class Field(NamedTuple):
-    """A field of numbers or dates, by its IRI; ``dated``: its values are years or dates."""
+    """A field of numbers or dates, by its IRI; ``dated``: its values are years or dates, as far as their ends tell."""
 
     iri: str
     dated: bool
@@ -71,10 +72,9 @@ class Field(NamedTuple):
         return unquote(self.iri.rpartition("/")[2]).replace("_", " ").replace(":", " ")
 
     def test(self, value: str, bound: Bound) -> str:
-        """SPARQL that a value is within a bound."""
-        if self.dated:
-            return f'SUBSTR(STR({value}), 1, 4) {bound.sign} "{bound.number}"'
-        return f"{value} {bound.sign} {bound.number}"
+        """SPARQL that a value, or the year of a date, is within a bound."""
+        year = f"IF(isNumeric({value}), {value}, xsd:integer(SUBSTR(STR({value}), 1, 4)))"
+        return f"{year if self.dated else value} {bound.sign} {bound.number}"
 
 
 class PreparedSkb:
@@ -87,6 +87,15 @@ class PreparedSkb:
         self.types = dict(zip(kinds, local_names(kinds), strict=True))
         self.relations = dict(zip(relations, local_names(relations), strict=True))
         self.read = lru_cache(maxsize=16)(lambda question, language: read(question, kb.skb, language))
+
+
+def compared(path: Sequence[Taken], context: Context) -> dict[str, str]:
+    """The number of each node where the last query sorted them by one, as ``SkbAgenda`` does for "the cheapest"."""
+    queries = [step.query for step in path if step.queried]
+    table = context.tables.get(queries[-1]) if queries else None
+    if table is None or table.columns != ("x", "number"):
+        return {}
+    return {cell.entity_id: number.value for cell, number in table.rows if cell and cell.entity_id and number}
 
 
 class SkbAgenda(Agenda):
@@ -382,15 +391,20 @@ class SkbAgenda(Agenda):
             yield from self._within(paths, has, fits, every, read)
 
     def _limited(self, bound: Bound, fields: Sequence[Field], left: Sequence[str]) -> Field | None:
-        """The field that a number bounds: one that the words name; a year may bound the only one of dates, too.
+        """The field that a number bounds: one that the words beside it name; for a year else the only one of dates.
 
-        A number alone, as in "a rating of 5" and "5 stars", stands beside the name of what it is.
+        Behind "more than" any word may name it. A number alone, as in "a rating of 5" and "5 stars", has it beside it.
         """
-        dated = [field for field in fields if field.dated] if _YEAR.match(bound.number) else []
-        some = dated or ([*fields] if bound.number else [])
-        if bound.said in self._words and not dated:
-            at = self._words.index(bound.said)
-            left = [word for word in left if word in self._words[max(0, at - 2) : at + 2]]
+        some = fields if bound.number else ()
+        beside = re.split(rf"\b{re.escape(bound.said)}\b", self.state["question"], maxsplit=1)
+        after = [] if bound.dated and bound.said != bound.number else words_of(beside[-1])[:1]
+        for words in (words_of(beside[0])[-2:], after):  # what follows "since 2012" is not counted by it
+            said = " ".join(QUANTITIES.get(word, word) for word in words if word in left)
+            fits = relevance(said, [field.name for field in some])
+            if max(fits, default=0.0) > 0:
+                return some[fits.index(max(fits))]
+        dated = [field for field in some if field.dated and bound.dated]
+        some = dated or (() if bound.said == bound.number else some)
         place = self.quantity([field.name for field in some], [], left)
         if place is not None:
             return some[place]
@@ -399,7 +413,8 @@ class SkbAgenda(Agenda):
     def _within(self, paths: Sequence[Path], has: str, fits: str, every: int, read: Sequence[str]) -> Iterator[Calls]:
         """The nodes that fit a pattern, or how many they are, of those that have what it bounds."""
         number, have = (yield from self._count(fits)), (yield from self._count(has))
-        among = f"of the {have:,} that have “{read[0]}”, of {every:,}."
+        names = " and ".join(f"“{name}”" for name in dict.fromkeys(read[::3]))
+        among = f"of the {have:,} that have {names}, of {every:,}."
         if self.question.kind == "count":
             yield self._finished(f"{number:,} {among}", paths, (), str(number), *read)
         listing = f"SELECT ?x (MIN(?value0) AS ?least) WHERE {{\n{fits}\n}}"

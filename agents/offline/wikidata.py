@@ -512,13 +512,13 @@ class WikidataAgenda(Agenda):
     def _in_year(self, relation: Relation) -> Iterator[Hypothesis]:
         """What a relation links by statements of the year that the question names, as winners of a prize then."""
         question = self.question
-        years = [str(year) for sign, year in question.years if sign == "=" and question.asks != "time"]
+        years = [str(year) for sign, year in question.years if sign in ("=", "<=") and question.asks != "time"]
         facts: list[Statement | Qualifier] = [one for edge in relation.edges for one in edge.qualifiers]
         heard = fold(question.text)  # as when something was discovered
         facts += [one for one in self._out(relation.entity) if any(relevance(heard, [fold(one.property.label)]))]
         dates = [one for one in facts if value_kind(one.value) == "time" and one.value.text[:4] in years]
         when = dates[0].property.id if dates else self.words.of(_WHEN) if relation.direction == "in" else ""
-        if len(years) == 1 and when:
+        if len(years) == len(question.years) == 1 and when:
             thought = f"{relation.label} ({relation.property_id}) fits the question, in {years[0]}."
             own = bool(dates) and isinstance(dates[0], Statement)
             dated = f"wd:{relation.entity} wdt:{when}" if own else f"?statement pq:{when}"

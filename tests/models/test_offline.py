@@ -133,6 +133,30 @@ def test_any_text_can_be_taken_apart(text: str, language: str) -> None:
     assert len(question.phrases) == len(set(question.phrases))
 
 
+@pytest.mark.parametrize(
+    ("text", "language", "bounds", "years"),
+    [
+        ("Which films were released in more than 1500 cinemas?", "en", [(">", "1500")], ()),
+        (
+            "Which films ran between 1990 and 1999?",
+            "en",
+            [(">=", "1990"), ("<=", "1999")],
+            ((">=", 1990), ("<=", 1999)),
+        ),
+        ("Which films have between 90 and 1500 scenes?", "en", [(">=", "90"), ("<=", "1500")], ()),
+        ("Which films of 1950 have 1,500 extras?", "en", [("=", "1950"), ("=", "1500")], (("=", 1950),)),
+        ("Welche Filme liefen bis 1950?", "de", [("<=", "1950")], (("<=", 1950),)),
+        ("Quels films jusqu'en 1950 ?", "fr", [("<=", "1950")], (("<=", 1950),)),
+        ("Was wiegt weniger als 1,500 kg?", "de", [("<", "")], ()),
+    ],
+)
+def test_a_number_is_a_year_only_alone_or_behind_a_word_of_time(text, language, bounds, years):
+    question = read_question(text, language)
+    assert [(one.sign, one.number) for one in question.bounds] == bounds
+    assert question.years == years
+    assert any(" " in one for one in question.strict) == (bounds[0][0] != "=" and not years)
+
+
 def reading(agent: Agent, question: str) -> tuple[Outcome, Understood]:
     outcome = ask(agent, question).outcome
     assert outcome.understood

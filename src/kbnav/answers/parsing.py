@@ -24,14 +24,20 @@ _WHOLE_NAME = re.compile(
 _ABBREVIATION = re.compile(r"(?:\w\.)+|\w+\.\w+.*|(?:Jr|Sr|St|Dr|Mr)\.")
 _ELISION = re.compile(r"^(?:[dlnsjmtcDLNSJMTC]|[Qq]u)['’](?=\w)")
 _YEAR = re.compile(r"1\d{3}|20\d{2}")
-_SIGNS = {
-    "<": "before|vor|avant|antes|below|under|(?:less|fewer|lower|smaller) than|unter|weniger als|moins de|menos de",
-    ">": "after|nach|après|después|above|over|(?:more|greater|higher) than|über|mehr als|plus de|más de",
+_TIMES = {
+    "<": "before|vor|avant|antes(?: de)?",
+    ">": "after|nach|après|después(?: de)?",
+    "<=": "until|bis|jusqu['’]en|hasta",
+    ">=": "since|seit|depuis|desde",
+}
+_AMOUNTS = {
+    "<": "below|under|(?:less|fewer|lower|smaller) than|unter|weniger als|moins de|menos de",
+    ">": "above|over|(?:more|greater|higher) than|über|mehr als|plus de|más de",
     "<=": "at most|up to|höchstens|bis zu|au plus|como máximo",
-    ">=": "since|seit|depuis|desde|at least|mindestens|au moins|al menos",
+    ">=": "at least|mindestens|au moins|al menos",
     "=": "exactly|genau|exactement|exactamente",
 }
-"""How what is said before a number bounds what it is compared with."""
+"""How what is said before a year, and before any number, bounds what it is compared with."""
 _EXPLETIVE = re.compile(
     r"\b(?:is|are|was|were) there\b|\bthere (?:is|are|was|were)\b|\b(?:is|was) it (?:true|right|correct)\b"
     r"|\bes (?:gibt|gab)\b|\b(?:gibt|gab) es\b|\b(?:ist es (?:wahr|richtig)|stimmt es)\b|\bil y (?:a|avait)\b",
@@ -48,10 +54,13 @@ _GROUPS = frozenset(["per", "each", "every", "percentage", "average", "differenc
 _NUMBER = r"(?<![\w.,/-])[$€£]?(\d+(?:[.,]\d+)*)(?![\w/-])"
 _PLAIN_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+|\d+(?:\.\d{1,2})?")
 """As in 20, 4.5 and 1,000; "1.000" is one in some languages and a thousand in others."""
-_BOUNDS: dict[tuple[str, ...], re.Pattern[str]] = {
-    (">=", "<="): re.compile(rf"\b(?:between|zwischen|entre) {_NUMBER} (?:and|und|et|y) {_NUMBER}", re.IGNORECASE),
-    **{(sign,): re.compile(rf"\b(?:{words}) {_NUMBER}", re.IGNORECASE) for sign, words in _SIGNS.items()},
-}
+_DECIMAL_COMMA = frozenset({"de", "fr", "es"})
+_BOUNDS = [
+    (True, (">=", "<="), rf"\b(?:between|zwischen|entre) {_NUMBER} (?:and|und|et|y) {_NUMBER}"),
+    *((True, (sign,), rf"\b(?:{words}) {_NUMBER}") for sign, words in _TIMES.items()),
+    *((False, (sign,), rf"\b(?:{words}) {_NUMBER}") for sign, words in _AMOUNTS.items()),
+]
+"""Whether the numbers may be years, their signs, and the pattern."""
 _CENTURY = re.compile(r"\b\d+(?:st|nd|rd|th|\.|e) (?:century|jahrhundert|siècle)", re.IGNORECASE)
 _FILLER = re.compile(r"\bat (?:any|some) (?:point|time)\b|(?<=\bis )it true that\b", re.IGNORECASE)
 _IMPERATIVES = frozenset({"name", "list", "give", "show", "tell", "count", "find"})
@@ -75,12 +84,13 @@ class Phrase:
 class Bound(NamedTuple):
     """A number that a question names, as it is ``said``; ``sign`` is how it bounds what is asked for, as in SPARQL.
 
-    ``number`` is empty where it can be read in two ways.
+    ``number`` is empty where it can be read in two ways; ``dated``: it is a year, alone or behind a word of time.
     """
 
     said: str
     sign: str
     number: str
+    dated: bool
 
 
 @dataclass(frozen=True)
@@ -104,7 +114,12 @@ class Question:
     @property
     def years(self) -> tuple[tuple[str, int], ...]:
         """The bounds that are years, with their signs."""
-        return tuple((one.sign, int(one.number)) for one in self.bounds if _YEAR.fullmatch(one.number))
+        return tuple((one.sign, int(one.number)) for one in self.bounds if one.dated)
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """``strict``, and the years."""
+        return (*self.strict, *(str(year) for _, year in self.years))
 
     @property
     def noun(self) -> Phrase | None:
@@ -137,38 +152,47 @@ def read_question(text: str, language: str) -> Question:
     found = [*quoted, *phrases, *(Phrase(words.adjectives[one]) for one in asked)]
     if all(len(word) < 3 and word.isascii() for phrase in found for word in phrase.text.split()):
         found = quoted  # "am I"
-    bounds, rest = _bounds(bare, words)
+    bounds, rest = _bounds(bare, code)
     compared = [token.casefold() for token in _TOKEN.findall(rest)]
-    counted = [one.said for one in bounds if not _YEAR.fullmatch(one.number)] + _CENTURY.findall(bare)
+    counted = [one.said for one in bounds if not one.dated] + _CENTURY.findall(bare)
     turning = {*NEGATIONS, *_ALTERNATIVES, *_GROUPS, *words.measures, *words.comparatives}
     return Question(
         text,
         tuple(dict.fromkeys(found)),
-        kind,
-        asks,
-        " ".join(filter(None, (words.hints.get(asks), *map(words.verbs.get, tokens)))),
-        next((words.measures[one] for one in sorted(compared, key="top".__eq__) if one in words.measures), None),
-        next((words.comparatives[token] for token in compared if token in words.comparatives), None),
-        bounds,
-        pronoun(text, language),
-        tuple(b for a, b in pairwise(tokens[1:]) if a in ("and", "und", "et", "y") and b in words.asks),
-        tuple(dict.fromkeys([*(one for one in _TOKEN.findall(rest) if one.casefold() in turning), *counted])),
+        kind=kind,
+        asks=asks,
+        hint=" ".join(filter(None, (words.hints.get(asks), *map(words.verbs.get, tokens)))),
+        measure=next(
+            (words.measures[one] for one in sorted(compared, key="top".__eq__) if one in words.measures), None
+        ),
+        comparative=next((words.comparatives[token] for token in compared if token in words.comparatives), None),
+        bounds=bounds,
+        pronoun=pronoun(text, language),
+        second=tuple(b for a, b in pairwise(tokens[1:]) if a in ("and", "und", "et", "y") and b in words.asks),
+        strict=tuple(dict.fromkeys([*(one for one in _TOKEN.findall(rest) if one.casefold() in turning), *counted])),
     )
 
 
-def _bounds(text: str, words: Lexicon) -> tuple[tuple[Bound, ...], str]:
+def _bounds(text: str, language: str) -> tuple[tuple[Bound, ...], str]:
     """The numbers of a question, and the rest of it; what counts a list, as in "which 5", is no bound."""
-    found, rest = list[tuple[str, str, str]](), _CENTURY.sub("", text)
-    for signs, bound in _BOUNDS.items():
-        found += [(one[0], *pair) for one in bound.finditer(rest) for pair in zip(signs, one.groups(), strict=True)]
-        rest = bound.sub("", rest)
+    found, rest, classes = list[Bound](), _CENTURY.sub("", text), lexicon(language).classes
+    for timed, signs, pattern in _BOUNDS:
+        for one in re.finditer(pattern, rest, re.IGNORECASE):
+            dated = timed and all(map(_YEAR.fullmatch, one.groups()))
+            pairs = zip(signs, one.groups(), strict=True)
+            found += [Bound(one[0], sign, _plain(number, language), dated) for sign, number in pairs]
+        rest = re.sub(pattern, "", rest, flags=re.IGNORECASE)
     bare = (one.groups() for one in re.finditer(rf"(?:(\S+) )?{_NUMBER}", rest))
-    found += [(n, "=", n) for word, n in bare if _YEAR.fullmatch(n) or (word or "").casefold() not in words.classes]
-    bounds = (
-        Bound(said, sign, number.replace(",", "") if _PLAIN_NUMBER.fullmatch(number) else "")
-        for said, sign, number in found
-    )
-    return tuple(bounds), rest
+    for word, number in bare:
+        if (dated := bool(_YEAR.fullmatch(number))) or (word or "").casefold() not in classes:
+            found.append(Bound(number, "=", _plain(number, language), dated))
+    return tuple(found), rest
+
+
+def _plain(number: str, language: str) -> str:
+    """A number as SPARQL has it; empty where it can be read in two ways."""
+    twofold = "," in number and language in _DECIMAL_COMMA
+    return number.replace(",", "") if _PLAIN_NUMBER.fullmatch(number) and not twofold else ""
 
 
 def pronoun(text: str, language: str) -> Literal["", "m", "f", "any", "many"]:
@@ -213,7 +237,10 @@ def _spaced(text: str, words: Lexicon, *, capitals: bool) -> list[Phrase]:
     phrases: list[Phrase] = []
     run: list[_Token] = []
     # "Elements discovered before 1800": without a question word the class comes first.
-    noun = any(bound.search(text) for bound in _BOUNDS.values()) and singular(tokens[0].low) != tokens[0].low
+    noun = (
+        any(re.search(pattern, text, re.IGNORECASE) for *_, pattern in _BOUNDS)
+        and singular(tokens[0].low) != tokens[0].low
+    )
     if noun and tokens[0].low not in words.function and not tokens[1].capital:
         phrases, tokens, noun = [Phrase(tokens[0].text, noun=True)], tokens[1:], False
 
