@@ -115,11 +115,10 @@ class Recipe(Strict):
         def move(path: Path | None) -> Path | None:
             return path and Path(os.path.relpath(start / path, end))
 
-        many = {
-            key: tuple(one.moved(start, end) for one in getattr(self, key)) for key in ("nodes", "edges", "updates")
-        }
+        names = ("nodes", "edges", "updates")
+        records = {name: tuple(one.moved(start, end) for one in getattr(self, name)) for name in names}
         paths = {"sources": tuple(map(move, self.sources)), "tables": move(self.tables), "bad": move(self.bad)}
-        return self.model_copy(update={**many, **paths})
+        return self.model_copy(update={**records, **paths})
 
     def source(self, over: SKB | None = None) -> Source:
         """What to build from, but for the updates; ``over`` as of a ``TableSource``.
