@@ -400,6 +400,8 @@ def _print_info(found: Info) -> None:
     fields = {kind: [told(*item) for item in values.items()] for kind, values in found.fields.items()}
     approximate = ", approximate search" if found.approximate else ""
     tuples = sorted(meta.tuples, key=lambda one: -one.count)
+    counted = found.published_relations
+    published = [f"relations as in STaRK's Table 2: {counted:,}"] if counted != meta.edges else []
     more = [f"  and {len(tuples) - _LONGEST_LIST} more"] if len(tuples) > _LONGEST_LIST else []
     dropped = ["", "left out or changed by the build", *(f"  {line}" for line in _counted(meta.dropped))]
     lines = [
@@ -408,11 +410,7 @@ def _print_info(found: Info) -> None:
         f"indexed: {'documents as STaRK renders them' if meta.indexed != 'plain' else 'names and all fields'}",
         f"words of the documents: {'not counted' if meta.tokens is None else f'{meta.tokens:,}'}",
         f"mean edges of a node: {meta.average_degree:.1f}",
-        *(
-            [f"relations as in STaRK's Table 2: {found.published_relations:,}"]
-            if found.published_relations != meta.edges
-            else []
-        ),
+        *published,
         f"nodes without an edge: {found.isolated:,}",
         f"the most edges of a node: {found.largest_degree:,} ({found.largest_degree_node})",
         "",

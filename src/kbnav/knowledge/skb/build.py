@@ -489,11 +489,11 @@ class _EdgeCollector:
         self.edges += 1
         source, target = self._numbers.get(item.source), self._numbers.get(item.target)
         if item.deleted or source is None or target is None or not item.relation:
-            reason, case = "edge deleted", f"{item.source} {item.relation} {item.target}"
-            if not item.deleted:
-                reason = "edge to a node that does not exist" if item.relation else "edge without a relation"
-                if item.relation and (near := self._near(item.source) or self._near(item.target)):
-                    reason, case = "edge to an id that differs by zeros before a number", f"{case}: there is {near}"
+            reason, case = "edge to a node that does not exist", f"{item.source} {item.relation} {item.target}"
+            if item.deleted or not item.relation:
+                reason = "edge deleted" if item.deleted else "edge without a relation"
+            elif near := self._near(item.source) or self._near(item.target):
+                reason, case = "edge to an id that differs by zeros before a number", f"{case}: there is {near}"
             self._losses.add(reason, case)
             return
         relation = self._relations.setdefault(item.relation, len(self._relations))

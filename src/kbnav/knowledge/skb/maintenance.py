@@ -246,12 +246,11 @@ def update(path: Path, records: Source | Recipe, options: Options, *, progress: 
     """Add the nodes and edges of ``records`` to an SKB, and take away those that it marks as deleted.
 
     The record of a node whose id is there already changes what it names: name, type, and each of its fields. The edges
-    of a node that is deleted go with it. A value that is no number or date, where a field of the SKB has only those,
-    cannot be read in the files of a recipe.
-    What is new is built beside the data in use and put in its place in one step. Where nodes get new documents or
-    names, and none comes, goes or changes its type, the rest is taken over; else all is built anew but vectors of texts
-    that did not change. Without any records the indexes alone are built anew. Raises DataError, and UsageError where
-    ``options`` name another encoder than the SKB has.
+    of a node that is deleted go with it. Where all values of a field are numbers, or dates, another one in the files of
+    a recipe cannot be read. What is new is built beside the data in use and put in its place in one step. Where nodes
+    get new documents or names, and none comes, goes or changes its type, the rest is taken over; else all is built anew
+    but vectors of texts that did not change. Without any records the indexes alone are built anew.
+    Raises DataError, and UsageError where ``options`` name another encoder than the SKB has.
     """
     with SKB.open(path) as skb:
         _refuse_other_encoder(path, skb.meta, options)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -115,10 +115,11 @@ class Recipe(Strict):
         def move(path: Path | None) -> Path | None:
             return path and Path(os.path.relpath(start / path, end))
 
-        several = ("nodes", "edges", "updates")
-        moved: dict[str, Any] = {name: tuple(one.moved(start, end) for one in getattr(self, name)) for name in several}
+        many = {
+            key: tuple(one.moved(start, end) for one in getattr(self, key)) for key in ("nodes", "edges", "updates")
+        }
         paths = {"sources": tuple(map(move, self.sources)), "tables": move(self.tables), "bad": move(self.bad)}
-        return self.model_copy(update=moved | paths)
+        return self.model_copy(update={**many, **paths})
 
     def source(self, over: SKB | None = None) -> Source:
         """What to build from, but for the updates; ``over`` as of a ``TableSource``.

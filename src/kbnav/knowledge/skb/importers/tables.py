@@ -348,9 +348,8 @@ class TableSource:
             return {}
         rows = self._first(table)
         kept = {*table.raw, *self.alias_fields, DELETED}
-        if of_json:
-            names = [name for name in (*kinds, *called) if called.get(name, name) in kinds]
-        else:
+        names = [name for name in (*kinds, *called) if called.get(name, name) in kinds]
+        if not of_json:
             names = [*table.fields(rows[0])] if rows else []
         cells = {name: [row.get(name) for row in rows] for name in names if name not in kept}
         return {name: column_as(called.get(name, name), some, kinds) for name, some in cells.items()}

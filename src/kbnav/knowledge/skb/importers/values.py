@@ -161,10 +161,9 @@ def column_as(name: str, cells: Sequence[Any], kinds: Mapping[str, str]) -> Colu
     if not known:
         return column_of(name, cells)
     unit = re.sub(r".* \((\S+)\)|.*", r"\1", known)
-    unit = _CURRENCIES.get(unit, unit)
     ways = _NUMBERS if kinds[known] == NUMBER else _DATES
     read = {}
-    for column in (Column(known, way, unit=unit, kind=kinds[known]) for way in ways):
+    for column in (Column(known, way, unit=_CURRENCIES.get(unit, unit), kind=kinds[known]) for way in ways):
         read[column] = [column.value(cell) for cell in cells if not column.refuses(cell)]
     most = max(map(len, read.values()))
     best = {column: values for column, values in read.items() if len(values) == most}
