@@ -308,10 +308,8 @@ class SkbAgenda(Agenda):
 
     def _best(self, paths: Sequence[Path], found: Sequence[str]) -> Iterator[Calls]:
         """What was found, ranked by the words that no path used."""
-        words, anything = (
-            self.telling(self._left(paths)),
-            any(not step.relation for path in paths for step in path.steps),
-        )
+        words = self.telling(self._left(paths))
+        anything = any(not step.relation for path in paths for step in path.steps)
         ranked = list(found)
         if text := leftover(self._reading, paths):
             described = {"text": text, "limit": _BY_TEXT, "among": list(found)}
@@ -379,16 +377,17 @@ class SkbAgenda(Agenda):
         limits = [(one, field) for one in said if (field := self._limited(one, fields, left))]
         if len(limits) < len(said):
             return
-        every = (yield from self._total(paths)) if paths else self._size(kind)
-        has = self._body(paths, kind=kind)
+        if not paths:
+            self._reading = replace(self._reading, asked=kind)
+        has = self._body(paths)
         has += "".join(f"\n  ?x <{field.iri}> ?value{at} ." for at, (_, field) in enumerate(limits))
         tests = [field.test(f"?value{at}", bound) for at, (bound, field) in enumerate(limits)]
         fits = f"{has}\n  FILTER({' && '.join(tests)})" if tests else has
         read = [text for bound, field in limits for text in (field.name, bound.said, bound.number)]
         if ranks and question.kind == "values":
-            yield from self._ranked(paths, kind, fits, fields, left, every, read)
+            yield from self._ranked(paths, kind, fits, fields, read)
         elif not ranks and question.kind != "yes-no":
-            yield from self._within(paths, has, fits, every, read)
+            yield from self._within(paths, has, fits, read)
 
     def _limited(self, bound: Bound, fields: Sequence[Field], left: Sequence[str]) -> Field | None:
         """The field that a number bounds: one that the words beside it name; for a year else the only one of dates.
@@ -410,8 +409,9 @@ class SkbAgenda(Agenda):
             return some[place]
         return dated[0] if len(dated) == 1 else None
 
-    def _within(self, paths: Sequence[Path], has: str, fits: str, every: int, read: Sequence[str]) -> Iterator[Calls]:
+    def _within(self, paths: Sequence[Path], has: str, fits: str, read: Sequence[str]) -> Iterator[Calls]:
         """The nodes that fit a pattern, or how many they are, of those that have what it bounds."""
+        every = yield from self._total(paths)
         number, have = (yield from self._count(fits)), (yield from self._count(has))
         names = " and ".join(f"“{name}”" for name in dict.fromkeys(read[::3]))
         among = f"of the {have:,} that have {names}, of {every:,}."
@@ -424,17 +424,11 @@ class SkbAgenda(Agenda):
         yield self._finished(f"{some} {among}", paths, found, "", *read)
 
     def _ranked(
-        self,
-        paths: Sequence[Path],
-        kind: str,
-        body: str,
-        fields: Sequence[Field],
-        left: Sequence[str],
-        every: int,
-        read: Sequence[str],
+        self, paths: Sequence[Path], kind: str, body: str, fields: Sequence[Field], read: Sequence[str]
     ) -> Iterator[Calls]:
         """Those that fit a pattern with most or least of a field, or of links, whose name fits the words; or a sum."""
         known, (quantity, order) = lexicon(self.language), self.question.measure or ("", "DESC")
+        every, left = (yield from self._total(paths)), [word.casefold() for word in self._left(paths)]
         total = next((_SUMMED[word] for word in left if word in _SUMMED), "")
         dated = [place for place, field in enumerate(fields) if field.dated]
         if (place := self.quantity([field.name for field in fields], dated, left)) is not None:
@@ -572,9 +566,9 @@ class SkbAgenda(Agenda):
         body, order = self._body(paths), "GROUP BY ?x ORDER BY DESC(?ways) ?x"
         return f"SELECT ?x (COUNT(*) AS ?ways) WHERE {{\n{body}\n}} {order} LIMIT {self._schema.listed}"
 
-    def _body(self, paths: Sequence[Path], kind: str = "") -> str:
-        """The patterns of ``?x``, of ``kind`` without paths; it is none of the nodes that the paths begin at."""
-        target = paths[0].target if paths else kind or self._reading.asked
+    def _body(self, paths: Sequence[Path]) -> str:
+        """The patterns of ``?x``, of the type without paths; it is none of the nodes that the paths begin at."""
+        target = paths[0].target if paths else self._reading.asked
         lines = [f"{self._of(target)} ."] if target else []
         for number, path in enumerate(paths, 1):
             subject = f"node:{local_name(self._skb.id(path.node))}"

@@ -24,20 +24,18 @@ _WHOLE_NAME = re.compile(
 _ABBREVIATION = re.compile(r"(?:\w\.)+|\w+\.\w+.*|(?:Jr|Sr|St|Dr|Mr)\.")
 _ELISION = re.compile(r"^(?:[dlnsjmtcDLNSJMTC]|[Qq]u)['’](?=\w)")
 _YEAR = re.compile(r"1\d{3}|20\d{2}")
-_TIMES = {
-    "<": "before|vor|avant|antes(?: de)?",
-    ">": "after|nach|après|después(?: de)?",
-    "<=": "until|bis|jusqu['’]en|hasta",
-    ">=": "since|seit|depuis|desde",
-}
-_AMOUNTS = {
-    "<": "below|under|(?:less|fewer|lower|smaller) than|unter|weniger als|moins de|menos de",
-    ">": "above|over|(?:more|greater|higher) than|über|mehr als|plus de|más de",
-    "<=": "at most|up to|höchstens|bis zu|au plus|como máximo",
-    ">=": "at least|mindestens|au moins|al menos",
-    "=": "exactly|genau|exactement|exactamente",
-}
-"""How what is said before a year, and before any number, bounds what it is compared with."""
+_SIGNS = [
+    (True, "<", "before|vor|avant|antes(?: de)?"),
+    (True, ">", "after|nach|après|después(?: de)?"),
+    (True, "<=", "until|bis|jusqu['’]en|hasta"),
+    (True, ">=", "since|seit|depuis|desde"),
+    (False, "<", "below|under|(?:less|fewer|lower|smaller) than|unter|weniger als|moins de|menos de"),
+    (False, ">", "above|over|(?:more|greater|higher) than|über|mehr als|plus de|más de"),
+    (False, "<=", "at most|up to|höchstens|bis zu|au plus|como máximo"),
+    (False, ">=", "at least|mindestens|au moins|al menos"),
+    (False, "=", "exactly|genau|exactement|exactamente"),
+]
+"""Whether words before a number are of time, how they bound what it is compared with, and the words."""
 _EXPLETIVE = re.compile(
     r"\b(?:is|are|was|were) there\b|\bthere (?:is|are|was|were)\b|\b(?:is|was) it (?:true|right|correct)\b"
     r"|\bes (?:gibt|gab)\b|\b(?:gibt|gab) es\b|\b(?:ist es (?:wahr|richtig)|stimmt es)\b|\bil y (?:a|avait)\b",
@@ -57,8 +55,7 @@ _PLAIN_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+|\d+(?:\.\d{1,2})?")
 _DECIMAL_COMMA = frozenset({"de", "fr", "es"})
 _BOUNDS = [
     (True, (">=", "<="), rf"\b(?:between|zwischen|entre) {_NUMBER} (?:and|und|et|y) {_NUMBER}"),
-    *((True, (sign,), rf"\b(?:{words}) {_NUMBER}") for sign, words in _TIMES.items()),
-    *((False, (sign,), rf"\b(?:{words}) {_NUMBER}") for sign, words in _AMOUNTS.items()),
+    *((timed, (sign,), rf"\b(?:{words}) {_NUMBER}") for timed, sign, words in _SIGNS),
 ]
 """Whether the numbers may be years, their signs, and the pattern."""
 _CENTURY = re.compile(r"\b\d+(?:st|nd|rd|th|\.|e) (?:century|jahrhundert|siècle)", re.IGNORECASE)
