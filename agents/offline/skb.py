@@ -51,6 +51,8 @@ _SUMMED = {
 _JUDGING = frozenset(["best", "worst", "beste", "besten", "meilleur", "mejor"])
 """Superlatives that no field measures."""
 _YEAR = re.compile(r"(?:1\d|20)\d\d(?:-|$)")
+_TIMED = re.compile(r"\b(?:in|from|of|im|von|aus|en|de|du)\s+$", re.IGNORECASE)
+"""What makes a number behind it a year."""
 """A value that is a year or a date."""
 _STEM = 3
 """Letters of a word that a relation's may begin with."""
@@ -395,14 +397,15 @@ class SkbAgenda(Agenda):
         Behind "more than" any word may name it. A number alone, as in "a rating of 5" and "5 stars", has it beside it.
         """
         some = fields if bound.number else ()
-        beside = re.split(rf"\b{re.escape(bound.said)}\b", self.state["question"], maxsplit=1)
-        after = [] if bound.dated and bound.said != bound.number else words_of(beside[-1])[:1]
-        for words in (words_of(beside[0])[-2:], after):  # what follows "since 2012" is not counted by it
+        dated = [field for field in some if field.dated and bound.dated]
+        before, *after = re.split(rf"\b{re.escape(bound.said)}\b", self.state["question"], maxsplit=1)
+        timed = bound.dated and (bound.said != bound.number or bool(_TIMED.search(before)))
+        some = dated if timed and dated else some
+        for words in (words_of(before)[-2:], [] if timed else words_of(after[-1])[:1]):
             said = " ".join(QUANTITIES.get(word, word) for word in words if word in left)
             fits = relevance(said, [field.name for field in some])
             if max(fits, default=0.0) > 0:
                 return some[fits.index(max(fits))]
-        dated = [field for field in some if field.dated and bound.dated]
         some = dated or (() if bound.said == bound.number else some)
         place = self.quantity([field.name for field in some], [], left)
         if place is not None:

@@ -522,7 +522,9 @@ class WikidataAgenda(Agenda):
             thought = f"{relation.label} ({relation.property_id}) fits the question, in {years[0]}."
             own = bool(dates) and isinstance(dates[0], Statement)
             dated = f"wd:{relation.entity} wdt:{when}" if own else f"?statement pq:{when}"
-            yield self._values(f"{relation.statement()} . {dated} ?date . FILTER(YEAR(?date) = {years[0]})", thought)
+            sign = "=" if when == self.words.of(_END) else question.years[0][0]  # "until 1918" is when something ended
+            pattern = f"{relation.statement()} . {dated} ?date . FILTER(YEAR(?date) {sign} {years[0]})"
+            yield self._values(pattern, thought)
 
     def _qualified(self, focus: Segment) -> Iterator[Hypothesis]:
         """A qualifier that is asked for, as when a prize was received, or with whom."""

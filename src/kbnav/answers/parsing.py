@@ -55,6 +55,7 @@ _PLAIN_NUMBER = re.compile(r"\d{1,3}(?:,\d{3})+|\d+(?:\.\d{1,2})?")
 _DECIMAL_COMMA = frozenset({"de", "fr", "es"})
 _BOUNDS = [
     (True, (">=", "<="), rf"\b(?:between|zwischen|entre) {_NUMBER} (?:and|und|et|y) {_NUMBER}"),
+    (True, (">=", "<="), rf"\b(?:from|von|de|desde) {_NUMBER} (?:to|until|bis|à|jusqu['’]en|a|hasta) {_NUMBER}"),
     *((timed, (sign,), rf"\b(?:{words}) {_NUMBER}") for timed, sign, words in _SIGNS),
 ]
 """Whether the numbers may be years, their signs, and the pattern."""

@@ -10,6 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 from urllib.parse import urlsplit
@@ -455,8 +456,11 @@ def settings_file() -> Path | None:
     """
     here, own = Path.cwd(), {0, getattr(os, "getuid", int)()}
     found = (folder / SETTINGS_FILE for folder in (here, *here.parents))
-    known = (file for file in found if file.is_file() and (file.parent == here or file.stat().st_uid in own))
-    return next((Path(os.path.relpath(path)) for path in known), None)
+    for file in found:
+        with suppress(OSError):  # a folder that may not be looked into
+            if file.is_file() and (file.parent == here or file.lstat().st_uid in own):
+                return Path(os.path.relpath(file))
+    return None
 
 
 def _in_file(path: Path | None) -> dict[str, Any]:
@@ -465,7 +469,8 @@ def _in_file(path: Path | None) -> dict[str, Any]:
         return {}
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
-        return _from_here(found, path.parent, {*LIVE, *BUNDLED, *found.get("sparql", ())})  # type: ignore[no-any-return]
+        own = found["sparql"] if isinstance(found.get("sparql"), dict) else ()
+        return _from_here(found, path.parent, {*LIVE, *BUNDLED, *own})  # type: ignore[no-any-return]
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: {error}") from error
 

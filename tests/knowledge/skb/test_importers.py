@@ -75,6 +75,7 @@ def test_the_same_records_from_parquet(tmp_path):
     ("name", "content", "message"),
     [
         ("n.jsonl", b'{"id": "1"}\n["no object"]\n', "line 2: not a JSON object"),
+        ("n.jsonl", b'{"id": "a"}\n{"id": b}\n', "line 2, character 8: "),
         (
             "n.jsonl",
             b'{"id": "1"}\n\n{"name": "x", "kind": "y"}\n',

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -190,11 +190,15 @@ def _print_preview(recipe: Recipe, console: Console, as_json: bool) -> None:
     for file, columns in found.items() if not as_json else ():
         lines = (f"  {name}: {kind}: {' | '.join(map(str, some))}" for name, (kind, some) in columns.items())
         print(file, *lines, sep="\n")
-    with StageProgress(console) as progress:
-        meta = preview(recipe, progress=progress)
-    _print_made(console, meta)
-    if as_json:
-        print_json({"columns": found, "dropped": {reason: one.model_dump() for reason, one in meta.dropped.items()}})
+    dropped: dict[str, Any] = {}
+    try:
+        with StageProgress(console) as progress:
+            meta = preview(recipe, progress=progress)
+        dropped = {reason: one.model_dump() for reason, one in meta.dropped.items()}
+        _print_made(console, meta)
+    finally:
+        if as_json:
+            print_json({"columns": found, "dropped": dropped})
 
 
 def copy(

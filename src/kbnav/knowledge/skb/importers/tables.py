@@ -13,7 +13,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -318,39 +317,35 @@ class TableSource:
         if self.over and not node_type:
             number = self.over.nodes.ids.find(table.id_of(record))
             node_type = self.over.type(number) if number >= 0 else UNTYPED
-        key = table, node_type if self._kinds.get(node_type) else ""
+        key = table, node_type
         if key not in self._read:
             self._read[key] = self._columns(*key)
         return self._read[key]
 
-    @cached_property
-    def _kinds(self) -> dict[str, dict[str, str]]:
-        """By type of the SKB the kinds of fields of numbers or dates; none where its first nodes have no such field."""
-        found = dict[str, dict[str, str]]()
-        if not self.over:
-            return found
-        for node_type in self.over.type_names:
-            kinds = dict[str, str]()
-            for read, node in enumerate(range(*self.over.type_range(node_type))):
-                if read == _SAMPLED and {*kinds.values()} <= {OTHER}:
-                    break
-                for name, value in self.over.documents[node].items():
-                    if kinds.get(name) != OTHER and (kind := kind_of(value)):
-                        kinds[name] = kind if kinds.get(name, kind) == kind else OTHER
-            found[node_type] = {name: kind for name, kind in kinds.items() if kind != OTHER}
-        return found
+    def _kinds(self, node_type: str) -> dict[str, str]:
+        """The kinds of a type's fields of numbers or dates in the SKB; none where its first nodes have none."""
+        kinds = dict[str, str]()
+        if not self.over or node_type not in self.over.type_names:
+            return kinds
+        for read, node in enumerate(range(*self.over.type_range(node_type))):
+            if read == _SAMPLED and {*kinds.values()} <= {OTHER}:
+                break
+            for name, value in self.over.documents[node].items():
+                if kinds.get(name) != OTHER and (kind := kind_of(value)):
+                    kinds[name] = kind if kinds.get(name, kind) == kind else OTHER
+        return {name: kind for name, kind in kinds.items() if kind != OTHER}
 
     def _columns(self, table: Table, node_type: str = "") -> dict[str, Column]:
         """How texts in a table's cells are read; those of JSON only for fields that an SKB has as numbers or dates."""
-        kinds, called = self._kinds.get(node_type, {}), dict(table.rename)
+        kinds, called = self._kinds(node_type), dict(table.rename)
         of_json = table.file.suffix in JSON and not table.file.of_graph
         if of_json and not kinds:
             return {}
         rows = self._first(table)
         kept = {*table.raw, *self.alias_fields, DELETED}
-        names = [name for name in (*kinds, *called) if called.get(name, name) in kinds]
-        if not of_json:
-            names = [*table.fields(rows[0])] if rows else []
+        names = [*dict.fromkeys(name for row in rows[: None if of_json else 1] for name in table.fields(row))]
+        if of_json:
+            names = [name for name in names if called.get(name, name) in kinds]
         cells = {name: [row.get(name) for row in rows] for name in names if name not in kept}
         return {name: column_as(called.get(name, name), some, kinds) for name, some in cells.items()}
 
