@@ -120,8 +120,8 @@ def test_a_graph_tells_columns_apart_and_names_its_things_on_a_phone_however_it_
         box = page.locator(".graph-box").bounding_box()
         graph = page.evaluate_handle("document.querySelector('.graph-box')._cyreg.cy")
         drawn = graph.evaluate("graph => graph.elements().renderedBoundingBox()")
-        assert -4 < drawn["x1"] < width / 4 < width / 2 < drawn["x2"] < box["width"] + 4
-        assert -4 < drawn["y1"] < drawn["y2"] < box["height"] + 4
+        assert -5 < drawn["x1"] < width / 4 < width / 2 < drawn["x2"] < box["width"] + 5
+        assert -5 < drawn["y1"] < drawn["y2"] < box["height"] + 5
         assert graph.evaluate("graph => graph.nodes('.crowded').length / graph.nodes().length") < 1 / 6
 
 
