@@ -316,6 +316,10 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
             "✗ (no such statement here)",
         ),  # of several prizes none
         ("Did Marie Curie discover an element?", "✓"),
+        (
+            "Is Antoine Lavoisier the discoverer of iron?",
+            "✗ (no such statement here; discoverer or inventor: unknown value)",
+        ),
         ("Was Marie Curie a city?", "✗ (no such statement here; instance of: human)"),  # born in one
         ("Is France a country?", "✓"),
         ("Is it true that Marie Curie discovered radium?", "✓ (discoverer or inventor: Marie Curie)"),
@@ -326,3 +330,15 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
 )
 def test_a_bare_value_is_told_with_what_it_is(agent: Agent, question: str, said: str):
     assert ask(agent, question).outcome.text == said
+
+
+@pytest.mark.parametrize(
+    ("question", "branches"),
+    [
+        ("Did Marie Curie discover titanium?", 1),  # which is no place
+        ("Is it true that Marie Curie discovered radium?", 1),  # no preferred statement hides it
+        ("Was Marie Curie born in Poland?", 2),
+    ],
+)
+def test_a_check_looks_only_where_it_can_be_so(agent: Agent, question: str, branches: int):
+    assert len(ask(agent, question).outcome.query.split("UNION")) == branches
