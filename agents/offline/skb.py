@@ -113,10 +113,8 @@ class SkbAgenda(Agenda):
         super().__init__(toolbox, state, context)
         self._schema, self._kb, self._skb = schema, schema.kb, schema.kb.skb
         self._reading: Reading = schema.read(state["question"], self.language)
-        self._before = ""
-        """What is told before all else: how a name was read."""
-        self._bounded = ""
-        """The bounds that are kept to, as in ", price < 20"."""
+        self._before = self._bounded = ""
+        """What is told before all else, as how a name was read, and the bounds, as in ", price < 20"."""
         self._among = self._meant()
         self._words = [token.low for token in self._reading.tokens]
         computes = [word for word in self._words if word in _SUMMED or word in _JUDGING]
@@ -135,8 +133,8 @@ class SkbAgenda(Agenda):
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
-        if denied := [word for word in self.question.negated if word.casefold() not in self._named]:
-            self.decline(denied, (), self._links())
+        if self.question.negated:
+            self.decline(self.question.negated, (), self._links())
             return
         if mentions := self._reading.mentions:
             yield [(_SEARCH, f"“{name.text}” is a name here.", {"query": name.text}) for name in mentions[:_SEARCHES]]
@@ -152,17 +150,14 @@ class SkbAgenda(Agenda):
             if reading.mentions and self.question.asks in ("", "person") and not self._left(here):
                 yield self._finished("This is what it names.", here, [self._skb.id(here[0].node)], "")
         if again := reading.afterthought:
-            start = max((one.end for one in reading.mentions[:-1]), default=0)
             told = (*reading.words, *(one.first for one in reading.types))
-            said = any(start <= place < reading.mentions[-1].first for place in told)
+            before = any(place < reading.mentions[-1].first for place in told)
             # What nothing before it links is linked by what is said behind it: "products that Bo Lind ordered".
-            mentions = (*(one for one in mentions if said or one is not reading.mentions[-1]), again)
+            mentions = (*mentions[: None if before else -1], again)
         if QUERY in self.toolbox.names:
             yield from self._linked(mentions)
-        if self._among:
-            self.note = self.told["whole"]
-            return
-        if reading.asked or (reading.words and self.question.asks != "time"):  # no thing is a time
+        described = reading.asked or (reading.words and self.question.asks != "time")  # no thing is a time
+        if described and not self._among:
             yield from self._by_text_alone()
         self.decline(self._left([Path(one.nodes[0], (), 0.0) for one in mentions]), (), self._links())
 
@@ -192,10 +187,9 @@ class SkbAgenda(Agenda):
         """The answers before, of which alone the question asks with "of them"; none where it must be asked whole."""
         if not _OF_THEM.search(self.state["question"]):
             return None
-        before = (turn for turn in reversed(self.state["history"]) if turn.outcome.text)
-        of = (turn.outcome for turn in before if turn.outcome.ranking or not _OF_THEM.search(turn.question))
-        last = next((outcome.ranking for outcome in of), None)
-        ids = last.ids if last else []
+        turns = (turn for turn in self.state["history"] if turn.outcome.ranking or not _OF_THEM.search(turn.question))
+        told = [turn.outcome for turn in turns]
+        ids = told[-1].ranking.ids if told and told[-1].ranking else []
         kind = self._skb.type(self._skb.number(ids[0])) if ids else ""
         if self._reading.asked not in ("", kind):
             return []
@@ -221,17 +215,12 @@ class SkbAgenda(Agenda):
         labels = [" ".join(name_words(kind)) for kind in kinds]
         return self.unused([*labels, *names, *read], [*names, *ASKING, *read], "")
 
-    @property
-    def _named(self) -> set[str]:
-        """The words of names."""
-        return {word for one in self._reading.mentions for word in words_of(one.text)}
-
     def _saying(self, found: Sequence[str], words: Sequence[str]) -> tuple[list[str], str]:
         """The best, and that by which they are so: where one is asked for, those whose texts say as much as the first.
 
         Where the first says all words, the others are those that do.
         """
-        best, words = list(found[:ANSWERS]), [word for word in words if word.casefold() not in self._named]
+        best, words = list(found[:ANSWERS]), [word for word in words if not word[:1].isupper()]
         if not words:
             return best, ""
         excerpts = self._kb.excerpts(best, " ".join(words))
@@ -378,10 +367,7 @@ class SkbAgenda(Agenda):
         yield self._finished_by_text(fits + cut, paths, best)
 
     def _none(self, paths: Sequence[Path]) -> Iterator[Calls]:
-        """The end where none is at the end of all paths, each of which is sure and has ends.
-
-        Or of the only one, where words name it and no others are left.
-        """
+        """The end where each of the paths, or the only one that words name, is sure, and none is at the end of all."""
         if self._query(paths) not in self.rows or not all(map(self._sure, paths)):
             return
         named = self._reading.asked and (paths[0].used or self._among) and not self.telling(self._left(paths))
@@ -476,8 +462,8 @@ class SkbAgenda(Agenda):
         among = f"of the {have:,} that have {names}{f', of {every:,}' if have < every else ''}."
         if self.question.kind == "count":
             yield self._finished(f"{number:,} {among}", paths, (), str(number), *read)
-        listing = f"SELECT ?x (MIN(?value0) AS ?least) WHERE {{\n{fits}\n}}"
-        listing += f" GROUP BY ?x ORDER BY ?least ?x LIMIT {self._schema.listed}"
+        listing = f"SELECT ?x (MIN(?value0) AS ?number) WHERE {{\n{fits}\n}}"
+        listing += f" GROUP BY ?x ORDER BY ?number ?x LIMIT {self._schema.listed}"
         found = yield from self._nodes([(QUERY, "Listing those within the bounds.", {"query": listing})])
         some = f"{len(found):,} of {number:,} are listed: those" if len(found) < number else f"{number:,}"
         yield self._finished(f"{some} {among}", paths, found, "", *read)
@@ -551,8 +537,8 @@ class SkbAgenda(Agenda):
         # "products with reviews about X" are no texts
         vague = any(not step.relation for path in paths for step in path.steps) if paths else self._reading.types
         guess = bool(vague) and words == self.telling(self._left(paths, text))
-        names = ", ".join(self._labels(nodes)) if words and self.question.kind != "count" else ""
-        answer = names and f"The nearest by their texts, not checked: {names}"
+        listed = words and self.question.kind != "count"
+        answer = f"The nearest by their texts, not checked: {', '.join(self._labels(nodes))}" if listed else ""
         return self._finished(said, paths, nodes, answer, text, all_needed=guess)
 
     def _counted_links(self, kind: str, words: Sequence[str]) -> Step | None:
@@ -580,8 +566,7 @@ class SkbAgenda(Agenda):
         thought = "No path leads to an answer; looking for what the question describes."
         described = {"text": text, "node_type": asked, "limit": ANSWERS}
         shown = (yield from self._nodes([(_DESCRIBED, thought, described)], last=True)) if text else []
-        known = self._kb.entities(shown)
-        if found := [node for node in shown if node in known and asked in ("", known[node].kind)]:
+        if found := shown:
             words = self.telling(self._left(()))
             found, _ = self._saying(found, words)
             held = ", ".join(f"“{word}”: {index.holders(word):,}" for word in words) if index else ""

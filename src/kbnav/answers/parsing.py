@@ -121,8 +121,8 @@ class Question:
 
     @property
     def negated(self) -> tuple[str, ...]:
-        """Its words that turn it into its opposite."""
-        return tuple(filter(_NEGATION.fullmatch, self.strict))
+        """Its words that turn it into its opposite; one with a capital is of a name, as in "No Time to Die"."""
+        return tuple(one for one in self.strict if _NEGATION.fullmatch(one) and not one.istitle())
 
     @property
     def noun(self) -> Phrase | None:

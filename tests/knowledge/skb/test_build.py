@@ -41,13 +41,13 @@ def test_what_is_dropped_is_counted_by_reason_with_examples(tmp_path):
     meta = build(TableSource([nodes], [edges]), tmp_path / "s.skb", BARE)
     assert {reason: dropped.count for reason, dropped in meta.dropped.items()} == {
         "edge given twice": 1,
-        "edge to a node that does not exist": 2,
+        "edge “r” to a node that does not exist": 2,
         "edge without a relation": 1,
         "node id given twice": 1,
         "node without a name (kept, its id is shown)": 1,
         "node without an id": 1,
     }
-    assert meta.dropped["edge to a node that does not exist"].examples == ("a r zz", "zz r a")
+    assert meta.dropped["edge “r” to a node that does not exist"].examples == ("a r zz", "zz r a")
     assert (meta.nodes, meta.edges) == (3, 2)
     with SKB.open(tmp_path / "s.skb") as skb:
         assert skb.name(skb.number("b")) == "b"

@@ -158,10 +158,12 @@ def test_a_mapping_that_cannot_be_is_one_clear_line(tmp_path, old, new, message)
     assert "\n" not in str(caught.value)
 
 
-def test_a_table_that_is_not_in_utf_8_says_how_to_save_it(tmp_path):
+def test_a_table_that_is_not_in_utf_8_says_how_to_save_it_and_its_encoding_may_be_named(tmp_path):
     (tmp_path / "n.csv").write_bytes("id,name\n1,Café €\n".encode("cp1252"))
     with pytest.raises(DataError, match="CSV UTF-8"):
         all_of(TableSource([tmp_path / "n.csv"]))
+    table = Table.model_validate({"file": tmp_path / "n.csv", "encoding": "cp1252"})
+    assert [node.name for node in TableSource([table]).nodes(Losses())] == ["Café €"]
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
@@ -275,8 +277,9 @@ def test_cells_without_a_unit_are_in_that_of_the_columns_name(name):
     [
         (["44.85", "7", "on request", "n/a"], '1 of 3 cells are no numbers: ["on request"]'),
         (["31.12.2024", "01.02.2023", "soon"], '1 of 3 cells are no dates: ["soon"]'),
+        (["44.85", "7.5", "7,50"], "decimal marks"),
         (["2,5 kg", "900 ml"], "its units differ: kg, ml"),
-        (["EUR 3.50", "7"], "its units differ: none, €"),
+        (["EUR 3.50", "7"], 'its units differ: none, € (in the TOML file, rename = {"it" = "it (€)"}'),
         (["0042", "17", "18"], ""),
         (["red", "blue", "7"], ""),
         (["1", "2"], ""),
