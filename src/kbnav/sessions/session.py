@@ -175,11 +175,6 @@ class Chat:
         self._config: RunnableConfig = {"configurable": {"thread_id": session_id}}
 
     @property
-    def exists(self) -> bool:
-        """Whether anything was ever asked in this session."""
-        return bool(self._graph.get_state(self._config).values)
-
-    @property
     def history(self) -> list[Turn]:
         """The turns that ended, oldest first."""
         return turns_of(self._graph.get_state(self._config).values)

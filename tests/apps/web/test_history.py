@@ -137,6 +137,7 @@ def test_a_session_is_taken_along_as_json_and_html(visit: Visit):
     shared = visit("GET", f"/api/sessions/{session}/html")
     assert shared.headers["Content-Type"] == "text/html; charset=utf-8"
     assert "<article" in shared.text
+    assert visit("GET", f"/api/sessions/{session}/wiki").text.endswith("~~~~\n")
     assert visit("GET", f"/api/sessions/{visit.session()}/html").status_code == 404
     assert Visit(visit.url)("GET", f"/api/sessions/{session}/html").status_code == 404
     assert Visit(visit.url)("PATCH", f"/api/sessions/{session}", {"title": "mine"}).status_code == 404

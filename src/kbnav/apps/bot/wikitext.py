@@ -83,7 +83,7 @@ def reply_text(
     run: Run,
     style: Style,
     *,
-    marker: str,
+    marker: str = "",
     language: str = "en",
     evidence: Provenance | None = None,
 ) -> str:
@@ -94,14 +94,14 @@ def reply_text(
     Args:
         run: what is told.
         style: see ``Style``.
-        marker: a comment by which the bot knows its own reply again; holds no ``--``.
+        marker: a comment by which the bot knows its own reply again, or none; holds no ``--``.
         language: of the words around the answer.
         evidence: what makes the rows true, told as footnotes.
     """
     outcome, words = run.outcome, phrases("bot", language)
     notes = _footnotes(evidence, run)
     single = "<sup>1</sup>" if notes and outcome.table is not None and outcome.table.boolean is not None else ""
-    parts = [f"<!-- {marker} -->{_headline(run, words)}{single}"]
+    parts = [f"{f'<!-- {marker} -->' if marker else ''}{_headline(run, words)}{single}"]
     if outcome.note:
         parts.append(f"<small>{escape(outcome.note)}</small>")
     if outcome.absence and outcome.status != "failed":

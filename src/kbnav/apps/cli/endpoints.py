@@ -126,21 +126,30 @@ def query(
     as_json: Json = False,
     as_csv: Annotated[bool, flag("--csv", "Print the whole table as CSV.")] = False,
 ) -> None:
-    """Print the result of a SPARQL query on any knowledge base.
+    """Print the result of a SPARQL query on any knowledge base, and to standard error what it asks, in words.
 
-    For example: kbnav sparql query --kb demo "SELECT ?name { ?x a type:village ; rdfs:label ?name }"
+    Where it finds nothing, why is printed too; with --json or --csv neither is.
+
+    For example: kbnav sparql query --kb demo "SELECT ?name { ?x a type:place ; rdfs:label ?name }"
     """
-    from kbnav.apps.console import table_lines
+    from kbnav.apps.console import absence_text, printable, table_lines
     from kbnav.knowledge.open import open_kb
+    from kbnav.sessions.evidence import explained
 
+    query = sys.stdin.read() if text == "-" else text
     with open_kb(load(kb=kb)) as opened:
-        table = opened.execute_query(sys.stdin.read() if text == "-" else text)
-    if as_json:
-        print_json(table.records() if table.boolean is None else table.boolean)
-    elif as_csv:
-        sys.stdout.write(table.to_csv())
-    else:
+        table = opened.execute_query(query)
+        if as_json:
+            print_json(table.records() if table.boolean is None else table.boolean)
+            return
+        if as_csv:
+            sys.stdout.write(table.to_csv())
+            return
         Console().print(table_lines(table) if table.boolean is None else str(table.boolean))
+        _, words, nothing = explained(opened, query, table)
+    for told in (words and words.text(), nothing and absence_text(nothing)):
+        if told:
+            print(printable(told), file=sys.stderr)
 
 
 def index(
@@ -167,4 +176,5 @@ def index(
     if not source.index or Path(source.index).resolve() != out.resolve():
         table = source.model_copy(update={"index": str(out)}).as_toml(name)
         lines += f"\nPut this into kbnav.toml, and give --kb {name}:\n\n{table}"
+    lines += "\nA kbnav serve that runs must be started again to use it."
     emit(as_json, {"out": str(out), "url": source.url, "names": names}, lines)

@@ -14,8 +14,9 @@ from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 from kbnav.answers.tables import AnswerTable, Cell
-from kbnav.apps.web.results import PART, Row, StoredTable, number, text_of
+from kbnav.apps.web.results import PART, Row, StoredTable, in_rows, number, text_of
 from kbnav.errors import UsageError
+from kbnav.runs.trajectory import Outcome
 
 T = TypeVar("T")
 Form = Literal["csv", "tsv", "json", "xlsx", "nt"]
@@ -28,10 +29,11 @@ MEDIA: Mapping[Form, str] = {
     "nt": "application/n-triples",
     "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 }
-SessionForm = Literal["json", "html"]
+SessionForm = Literal["json", "html", "wiki"]
 SESSION_MEDIA: Mapping[SessionForm, str] = {
     "json": "application/json",
     "html": "text/html; charset=utf-8",
+    "wiki": "text/plain; charset=utf-8",
 }
 _FORMULA = re.compile(r"[=+\-@\t\r]")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
@@ -41,6 +43,8 @@ _BAD_IRI = re.compile(r"[\x00-\x20<>\"{}|^`\\\\]")
 _BAD_LABEL = re.compile(r"[^0-9A-Za-z]")
 _SHEET_ROWS = 1_048_576
 _BYTES = 1 << 16
+BOM = "\ufeff"
+"""What a CSV file begins with."""
 
 
 def download(result: StoredTable, form: Form, *, exact: bool = False, labels: Labels = lambda _: {}) -> Iterator[bytes]:
@@ -57,13 +61,20 @@ def download(result: StoredTable, form: Form, *, exact: bool = False, labels: La
         return _sheet(result, labels)
     if form == "csv" and not exact and result.ranking is None:
         # Spreadsheets know UTF-8 by the mark in front.
-        texts: Iterator[str] = chain(["\ufeff"], _csv_texts(_labelled(result, labels, text_of), exact=False))
+        texts: Iterator[str] = chain([BOM], _csv_texts(_labelled(result, labels, text_of), exact=False))
     else:
         write: Mapping[str, Callable[[StoredTable, bool], Iterator[str]]] = {
             "csv": _csv, "tsv": _tsv, "json": _json, "nt": _triples
         }  # fmt: skip
         texts = write[form](result, exact)
     return (text.encode("utf-8", "replace") for text in texts)
+
+
+def answer_csv(outcome: Outcome) -> str:
+    """An answer's table as such CSV, with the labels that it has, or its ranking; empty where there is neither."""
+    if outcome.table is not None:
+        return b"".join(download(StoredTable.of(in_rows(outcome.table)), "csv")).decode()
+    return outcome.ranking.to_csv() if outcome.ranking is not None else ""
 
 
 def attachment(title: str, ending: str) -> str:

@@ -73,6 +73,13 @@ class StoredTable:
     read: Callable[[int], Sequence[Row]]
     ranking: Ranking | None = None
 
+    @classmethod
+    def of(cls, table: AnswerTable, ranking: Ranking | None = None) -> StoredTable:
+        """A table that is in memory; ``ranking`` is what it was made of, if any."""
+        rows = table.rows
+        head = replace(table, rows=())
+        return cls(head, len(rows), lambda part: rows[part * PART : (part + 1) * PART], ranking)
+
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns."""
@@ -102,11 +109,7 @@ def stored_table(
     try:
         if "ranking" in document:
             ranking: Ranking = adapter(Ranking).validate_python(document["ranking"])
-            whole = _as_table(ranking)
-            rows = whole.rows
-            return StoredTable(
-                replace(whole, rows=()), len(rows), lambda part: rows[part * PART : (part + 1) * PART], ranking
-            )
+            return StoredTable.of(_as_table(ranking), ranking)
         head: AnswerTable = adapter(AnswerTable).validate_python(document["head"])
     except (ValidationError, LookupError) as error:
         raise DataError(f"{_DAMAGED}: no table") from error
@@ -125,11 +128,17 @@ def read_part(text: str) -> list[Row]:
 
 
 def table_result(table: AnswerTable) -> Result:
-    """What a query gave; the answer of an ASK becomes a table of one cell."""
-    if table.boolean is not None:
-        cell = Term("literal", str(table.boolean).lower(), _XSD + "boolean")
-        return Result(replace(table, columns=("boolean",), rows=((cell,),), boolean=None), 1)
-    return Result(replace(table, rows=table.rows[:MOST_ROWS]), len(table))
+    """What a query gave."""
+    whole = in_rows(table)
+    return Result(replace(whole, rows=whole.rows[:MOST_ROWS]), len(whole))
+
+
+def in_rows(table: AnswerTable) -> AnswerTable:
+    """A table; the answer of an ASK becomes one of one cell."""
+    if table.boolean is None:
+        return table
+    cell = Term("literal", str(table.boolean).lower(), _XSD + "boolean")
+    return replace(table, columns=("boolean",), rows=((cell,),), boolean=None)
 
 
 def result_of(table: AnswerTable | None, ranking: Ranking | None) -> Result | None:
