@@ -316,11 +316,9 @@ def _run_lines(run: Run) -> Iterable[RenderableType]:
     yield Panel(Text(f"{printable(run.question)}\n{printable(head)}"), title=run.id)
     for turn in run.history:
         yield Text(f"earlier: {printable(turn.question)} → {printable(turn.outcome.text)}", style="dim")
-    before = None
-    for step in run.steps:
+    for before, step in zip((None, *run.steps), run.steps, strict=False):
         yield Text(f"{step.number}.", style="bold")
-        yield call_lines(step.call, before)
-        before = step.call
+        yield call_lines(step.call, before and before.call)
         if step.observation:
             yield observation_lines(step, 60)
         if step.dropped:

@@ -28,7 +28,6 @@ _HAS = 6
 _COPY = "Live Wikidata may have it."
 _FILTER = re.compile(r"FILTER\s*(?!NOT\b|EXISTS\b)(\(.*\))", re.IGNORECASE | re.DOTALL)
 _VARIABLE = re.compile(r"[?$]\w+")
-_DATE_TIME = "http://www.w3.org/2001/XMLSchema#dateTime"
 _PREDICATE = re.compile(r"(?:wdt|p|ps|psv|pq|pqv):(P\d+)|<http://www\.wikidata\.org/prop/(?:[a-z/]+/)?(P\d+)>")
 _STATED = re.compile(r"\bwd:(Q\d+) wdt:(P\d+)\b")
 _STATEMENT = re.compile(r"/statement/([QPL]\d+)-", re.IGNORECASE)
@@ -98,7 +97,7 @@ class _Probe:
         if condition and not self._ask([*found.before, f"FILTER(!({condition[1]}))"]):
             text = f"`{found.part}` is neither true nor false of what is here: it compares things of unlike kinds."
             for name in dict.fromkeys(_VARIABLE.findall(condition[1])):
-                if self._ask([*found.before, f"FILTER(DATATYPE({name}) = <{_DATE_TIME}>)"]):
+                if self._ask([*found.before, f'FILTER(STRENDS(STR(DATATYPE({name})), "#dateTime"))']):
                     text += f" {name} is a date: YEAR({name}) is its year."
             return Absence("asks wrongly", text, found.part)
         firsts = dict.fromkeys(part.split(None, 1)[0] for part in found.before if part.strip())

@@ -120,9 +120,9 @@ def print_outcome(
     if as_json:
         print(answer_json(run, page, evidence))
     elif as_csv:
-        from kbnav.apps.web.downloads import BOM, answer_csv
+        from kbnav.apps.web.downloads import answer_csv
 
-        sys.stdout.write(answer_csv(run.outcome).removeprefix(BOM))
+        sys.stdout.write(answer_csv(run.outcome).removeprefix("\ufeff"))
         if not saved:
             print_error(run.outcome.error)
     else:
@@ -185,8 +185,7 @@ def chat(
     settings, console = of.settings(), Console()
     settings.check_key()
     runs: list[Run] = []
-    with ExitStack() as stack:
-        saver = stack.enter_context(sqlite_sessions(settings.home))
+    with sqlite_sessions(settings.home) as saver, ExitStack() as stack:
         if session and saver.get_tuple({"configurable": {"thread_id": session}}) is None:
             raise UsageError(f"there is no session {session!r}: a chat without --session begins one and says its id")
         base = stack.enter_context(open_kb(settings))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 
+from kbnav.apps.bot.wikitext import Style, reply_text
 from kbnav.apps.cli.options import Json, RunName, argument, flag, load, option
 from kbnav.apps.cli.terminal import emit, print_error, print_json
 from kbnav.apps.console import answer_json, print_run, print_runs, run_line
@@ -65,7 +66,7 @@ def export(
     write: Mapping[str, Callable[[Provenance | None], str]] = {
         ".html": lambda found: shared_page([SharedAnswer(saved, found)], page),
         ".json": lambda found: answer_json(saved, page, found),
-        ".wiki": lambda found: _wikitext(saved, settings, found),
+        ".wiki": lambda found: reply_text(saved, Style.of(settings), evidence=found),
         ".csv": lambda _: answer_csv(saved.outcome),
     }
     if file.suffix not in write:
@@ -83,13 +84,10 @@ def export(
 
 
 def preview(run: RunName = "last") -> None:
-    """Print a saved run as the bot would write it on a wiki; no wiki or account is needed.
-
-    For example: kbnav bot preview last
-    """
+    """Print a saved run as the bot would reply, without a wiki. For example: kbnav bot preview last."""
     settings = load()
     saved = _find(run, settings)
-    print(_wikitext(saved, settings, _evidence(saved, settings)), end="")
+    print(reply_text(saved, Style.of(settings), evidence=_evidence(saved, settings)), end="")
 
 
 def _evidence(run: Run, settings: Settings) -> Provenance | None:
@@ -99,13 +97,6 @@ def _evidence(run: Run, settings: Settings) -> Provenance | None:
 
     with open_kb(load(kb=str(run.settings.get("kb") or settings.kb))) as base:
         return run_evidence(base, run)
-
-
-def _wikitext(run: Run, settings: Settings, evidence: Provenance | None) -> str:
-    from kbnav.apps.bot.wikitext import Style, reply_text
-
-    style = Style(settings.bot.entity_link, settings.endpoints.query_page)
-    return reply_text(run, style, language=run.language, evidence=evidence)
 
 
 def _find(name: str, settings: Settings) -> Run:

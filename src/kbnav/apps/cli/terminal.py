@@ -61,11 +61,6 @@ def read_text(path: Path) -> str:
         raise UsageError(f"{path}: cannot be read: {error}") from error
 
 
-def stderr() -> Console:
-    """A console on standard error."""
-    return Console(stderr=True)
-
-
 @contextmanager
 def stopped_by_ctrl_c() -> Iterator[Cancellation]:
     """Ctrl-C cancels the run, so that it ends in good order and is saved; a second one ends the program."""

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 from kbnav.answers.tables import AnswerTable, Cell
-from kbnav.apps.web.results import PART, Row, StoredTable, in_rows, number, text_of
+from kbnav.apps.web.results import PART, Row, StoredTable, number, text_of
 from kbnav.errors import UsageError
 from kbnav.runs.trajectory import Outcome
 
@@ -43,8 +43,6 @@ _BAD_IRI = re.compile(r"[\x00-\x20<>\"{}|^`\\\\]")
 _BAD_LABEL = re.compile(r"[^0-9A-Za-z]")
 _SHEET_ROWS = 1_048_576
 _BYTES = 1 << 16
-BOM = "\ufeff"
-"""What a CSV file begins with."""
 
 
 def download(result: StoredTable, form: Form, *, exact: bool = False, labels: Labels = lambda _: {}) -> Iterator[bytes]:
@@ -61,20 +59,21 @@ def download(result: StoredTable, form: Form, *, exact: bool = False, labels: La
         return _sheet(result, labels)
     if form == "csv" and not exact and result.ranking is None:
         # Spreadsheets know UTF-8 by the mark in front.
-        texts: Iterator[str] = chain([BOM], _csv_texts(_labelled(result, labels, text_of), exact=False))
+        texts: Iterator[str] = chain(["\ufeff"], _csv_texts(_labelled(result, labels, text_of), exact=False))
     else:
         write: Mapping[str, Callable[[StoredTable, bool], Iterator[str]]] = {
-            "csv": _csv, "tsv": _tsv, "json": _json, "nt": _triples
+            "csv": lambda result, exact: _csv_texts(_values(result), exact), "tsv": _tsv, "json": _json, "nt": _triples
         }  # fmt: skip
         texts = write[form](result, exact)
     return (text.encode("utf-8", "replace") for text in texts)
 
 
 def answer_csv(outcome: Outcome) -> str:
-    """An answer's table as such CSV, with the labels that it has, or its ranking; empty where there is neither."""
-    if outcome.table is not None:
-        return b"".join(download(StoredTable.of(in_rows(outcome.table)), "csv")).decode()
-    return outcome.ranking.to_csv() if outcome.ranking is not None else ""
+    """The whole table or ranking as such CSV, with the labels that it has; empty where there is none."""
+    found = outcome.table if outcome.table is not None else outcome.ranking
+    if isinstance(found, AnswerTable) and found.boolean is None:
+        return b"".join(download(StoredTable.of(found), "csv")).decode()
+    return found.to_csv() if found is not None else ""
 
 
 def attachment(title: str, ending: str) -> str:
@@ -88,10 +87,6 @@ def attachment(title: str, ending: str) -> str:
 def unformulated(text: str) -> str:
     """A text that no spreadsheet takes for a formula."""
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
-
-
-def _csv(result: StoredTable, exact: bool) -> Iterator[str]:
-    return _csv_texts(_values(result), exact)
 
 
 def _csv_texts(rows: Iterable[Sequence[Any]], exact: bool) -> Iterator[str]:

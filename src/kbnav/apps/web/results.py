@@ -128,17 +128,11 @@ def read_part(text: str) -> list[Row]:
 
 
 def table_result(table: AnswerTable) -> Result:
-    """What a query gave."""
-    whole = in_rows(table)
-    return Result(replace(whole, rows=whole.rows[:MOST_ROWS]), len(whole))
-
-
-def in_rows(table: AnswerTable) -> AnswerTable:
-    """A table; the answer of an ASK becomes one of one cell."""
-    if table.boolean is None:
-        return table
-    cell = Term("literal", str(table.boolean).lower(), _XSD + "boolean")
-    return replace(table, columns=("boolean",), rows=((cell,),), boolean=None)
+    """What a query gave; the answer of an ASK becomes a table of one cell."""
+    if table.boolean is not None:
+        cell = Term("literal", str(table.boolean).lower(), _XSD + "boolean")
+        return Result(replace(table, columns=("boolean",), rows=((cell,),), boolean=None), 1)
+    return Result(replace(table, rows=table.rows[:MOST_ROWS]), len(table))
 
 
 def result_of(table: AnswerTable | None, ranking: Ranking | None) -> Result | None:

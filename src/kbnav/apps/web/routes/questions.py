@@ -195,12 +195,10 @@ def _exported(parts: ChatParts, found: Session, form: SessionForm) -> bytes:
         kept = [record for record in saved if record]
         if not kept:
             raise HTTPException(404, "no answer of this session is kept any more")
-        page = parts.settings.endpoints.query_page
         if form == "html":
-            text = shared_page([SharedAnswer(record) for record in kept], page)
+            text = shared_page([SharedAnswer(record) for record in kept], parts.settings.endpoints.query_page)
         else:
-            style = Style(parts.settings.bot.entity_link, page)
-            text = "\n".join(reply_text(record, style, language=record.language) for record in kept)
+            text = "\n".join(reply_text(record, Style.of(parts.settings)) for record in kept)
         text = parts.hide.hidden(text)
     return text.encode("utf-8", "replace")
 
