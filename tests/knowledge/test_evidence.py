@@ -83,6 +83,13 @@ def test_a_preferred_statement_says_how_many_it_hides(mini_kb):
     assert ("(William Gregor)" in line, line.count(", of lower rank")) == (True, 1)
 
 
+def test_a_statement_of_normal_rank_says_which_preferred_one_hides_it(mini_kb):
+    told = found(mini_kb, "SELECT ?who { wd:Q716 p:P61 ?s . ?s ps:P61 ?who }")
+    above = {one.value.entity_id: [other.entity_id for other in one.higher] for (one,) in told.rows}
+    assert above == {"Q498817": ["Q58575"], "Q160196": ["Q58575"], "Q58575": []}
+    assert sum("preferred statement: Q58575" in line for line in evidence_lines(told, AnswerTable())) == 2
+
+
 def test_a_deprecated_statement_that_a_query_takes_is_told_as_one(atlantis):
     told = found(atlantis, "SELECT ?capital { wd:Q1 p:P36 ?s . ?s ps:P36 ?capital } ORDER BY ?capital")
     assert [(row[0].rank, row[0].statement.rpartition("/")[2]) for row in told.rows] == [

@@ -57,7 +57,8 @@ class Evidence:
     ``property`` is a property's id or a predicate's IRI. ``statement`` is the IRI of its node, empty where there is
     none; only then are ``rank``, ``qualifiers`` and ``references`` empty because nothing can be stated. ``chain``: from
     subject to value by a path of any length. ``others`` are values of the same property and rank beside this one;
-    ``lower`` are those of normal rank that a preferred one hides. Of a sentence ``property`` is empty.
+    ``lower`` are those of normal rank that a preferred one hides, ``higher`` the preferred ones that hide this one, so
+    that ``wdt:`` does not find it. Of a sentence ``property`` is empty.
     """
 
     subject: Term
@@ -69,6 +70,7 @@ class Evidence:
     references: tuple[tuple[Link, ...], ...] = ()
     others: tuple[Term, ...] = ()
     lower: tuple[Term, ...] = ()
+    higher: tuple[Term, ...] = ()
     chain: bool = False
     source: Source = "graph"
 
@@ -183,16 +185,18 @@ class _Details:
         beside = self._values.get((one.subject.value, one.property), [])
         own = (value for _, node, value in beside if node == one.statement == one.value.value)
         value = next(own, self._dates.get(one.value, one.value))
-        others = [stated for other, node, stated in beside if node != one.statement and other == rank != "deprecated"]
+        ranked = {
+            kind: tuple(dict.fromkeys(stated for other, node, stated in beside if other == kind and node != one.statement))
+            for kind in ("preferred", "normal")
+        }
         return replace(
             one,
             rank=rank,
             qualifiers=tuple(self._links.get(one.statement, ())),
             references=tuple(map(tuple, self._references.get(one.statement, {}).values())),
-            others=tuple(dict.fromkeys(other for other in others if other != value)),
-            lower=tuple(
-                dict.fromkeys(stated for other, _, stated in beside if (rank, other) == ("preferred", "normal"))
-            ),
+            others=tuple(other for other in ranked.get(rank, ()) if other != value),
+            lower=ranked["normal"] if rank == "preferred" else (),
+            higher=ranked["preferred"] if rank == "normal" else (),
             value=value,
         )
 
