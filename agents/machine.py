@@ -432,7 +432,7 @@ def _run_one(number: int, call: Call, toolbox: Toolbox, context: Context) -> _Ra
         nodes=seen.nodes,
         facts=seen.facts,
         lost=seen.lost,
-        result=seen.result or (context.number if call.tool in RUN_QUERIES and seen.rows else 0),
+        result=seen.result or (context.number if call.tool in RUN_QUERIES and seen.rows is not None else 0),
         ran=seen.ran,
     )
     return step, seen.usage, error

@@ -99,6 +99,23 @@ def test_a_deprecated_statement_that_a_query_takes_is_told_as_one(atlantis):
     assert names(told, 1) == {"Atlantis capital Cerne"}
 
 
+@pytest.mark.parametrize(
+    ("query", "evidence", "rank"),
+    [
+        ("ASK { wd:Q131733 wdt:P26 ?x }", {"Henry Cavendish spouse no value"}, "normal"),
+        ("SELECT ?s { wd:Q131733 ?p ?s . ?s a wdno:P26 }", {"Henry Cavendish spouse no value"}, "normal"),
+        (
+            "SELECT ?x ?p { ?property wikibase:claim ?p . ?x ?p ?s . ?s wikibase:rank wikibase:DeprecatedRank }",
+            {"Albert Einstein award received Pour le Mérite"},
+            "deprecated",
+        ),
+    ],
+)
+def test_a_statement_is_told_whole_also_one_without_value_or_named_by_its_parts(mini_kb, query, evidence, rank):
+    told = found(mini_kb, query)
+    assert (names(told), {one.rank for one in told.rows[0]}) == (evidence, {rank})
+
+
 COUNTS = "{ SELECT (COUNT(?p) AS ?n) { wd:Q1 wdt:P1082 ?p } } { SELECT (COUNT(?q) AS ?m) { wd:Q2 wdt:P1082 ?q } }"
 
 
@@ -197,6 +214,9 @@ MADE = [
     ("SELECT ?x { wd:Q979 wdt:P61 ?y . ?y wdt:P25 wd:Q937 }", "partial copy", "not stated"),
     ("SELECT ?x { wd:Q979 wdt:P26 ?x }", "asks wrongly", "asks wrongly"),
     ("SELECT ?x { wd:Q131733 wdt:P26 ?x }", "stated none", "stated none"),
+    ("ASK { wd:Q131733 p:P26/ps:P26 ?x }", "stated none", "stated none"),
+    ("SELECT ?x { wd:Q131733 wdt:P31 ?c ; p:P26 ?s . ?s ps:P26 ?x }", "stated none", "stated none"),
+    ("SELECT ?x { ?x wdt:P61 wd:Q131761 MINUS { ?x wdt:P575 ?d } }", "partial copy", "all excluded"),
     ("SELECT ?x { wd:Q7186 wdt:P61 ?x }", "asks wrongly", "asks wrongly"),
     ('SELECT ?x { ?x wdt:P61 "Marie Curie"@en }', "asks wrongly", "asks wrongly"),
     ("SELECT ?x { ?x wdt:P61 wd:Q7186 ; wdt:P575 ?d FILTER(?d > 5) }", "asks wrongly", "asks wrongly"),

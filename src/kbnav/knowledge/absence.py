@@ -1,4 +1,4 @@
-"""Which kind of nothing an answer is: no, 0 or an empty list may have five reasons, which a reader must tell apart.
+"""Which kind of nothing an answer is: no, 0 or an empty list may have several reasons, which a reader must tell apart.
 
 By rule, from a few small queries: where the query goes empty (``kbnav.knowledge.sparql.diagnose``), whether what it
 names is here, whether things of that kind have such a statement at all, and, in a copy of a part of a Wikibase, whether
@@ -13,13 +13,13 @@ from contextlib import suppress
 from itertools import count
 
 from kbnav.answers.tables import Absence, AnswerTable
-from kbnav.errors import KbnavError
+from kbnav.errors import KbnavError, QuerySyntaxError
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.replies import LEFT_OUT
 from kbnav.knowledge.sparql.check import fresh_variable
-from kbnav.knowledge.sparql.diagnose import Diagnosis, diagnosis, is_empty_result
-from kbnav.knowledge.sparql.syntax import Path, Pattern, is_variable
-from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, vocabulary_of
+from kbnav.knowledge.sparql.diagnose import EXCEPTS, Diagnosis, diagnosis, is_empty_result
+from kbnav.knowledge.sparql.syntax import Path, Pattern, Triples, is_variable, read_query
+from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, Terms, Vocabulary, vocabulary_of
 
 _FEW = 5
 """Things of which each is looked at; of more none is."""
@@ -28,7 +28,6 @@ _HAS = 6
 _COPY = "Live Wikidata may have it."
 _FILTER = re.compile(r"FILTER\s*(?!NOT\b|EXISTS\b)(\(.*\))", re.IGNORECASE | re.DOTALL)
 _PREDICATE = re.compile(r"(?:wdt|p|ps|psv|pq|pqv):(P\d+)|<http://www\.wikidata\.org/prop/(?:[a-z/]+/)?(P\d+)>")
-_STATED = re.compile(r"\bwd:(Q\d+) wdt:(P\d+)\b")
 _STATEMENT = re.compile(r"/statement/([QPL]\d+)-", re.IGNORECASE)
 
 
@@ -41,6 +40,30 @@ def absence_of(kb: KnowledgeBase, query: str, table: AnswerTable, language: str 
     return _Probe(kb, query, table, language).absence()
 
 
+def stated_none(kb: KnowledgeBase, query: str, language: str = "en") -> Absence | None:
+    """That it is stated that something which a query names has no value of a property that the query asks of it."""
+    for one, name in _asked_of(query, vocabulary_of(kb))[:_FEW]:
+        with suppress(KbnavError):
+            if kb.execute_query(f"ASK {{ wd:{one} a wdno:{name} }}", language=language).boolean:
+                labels = kb.labels([one, name], language=language)
+                thing, of = (f"{labels[id_]} ({id_})" if id_ in labels else id_ for id_ in (one, name))
+                return Absence("stated none", f"{thing}: {of}.", f"wd:{one} wdt:{name}")
+    return None
+
+
+def _asked_of(query: str, words: Vocabulary) -> list[tuple[str, str]]:
+    """The things that a query names, each with the ids of the properties that its patterns ask of it."""
+    terms, asked = Terms(query, words), dict[tuple[str, str], None]()
+    with suppress(QuerySyntaxError):
+        elements = [element for group in read_query(query).groups for element in group.elements]
+        patterns = [one for element in elements if isinstance(element, Triples) for one in element.patterns]
+        for step in (step for one in patterns for step in one.apart(map("?{}".format, count()))):
+            role, name = terms.predicate(step.verb.name) if isinstance(step.verb, Path) else ("", "")
+            if role in ("wdt", "p") and (thing := words.written_id(step.subject)):
+                asked[thing, name] = None
+    return list(asked)
+
+
 class _Probe:
     def __init__(self, kb: KnowledgeBase, query: str, table: AnswerTable, language: str) -> None:
         self._kb, self._query, self._table, self._language = kb, query, table, language
@@ -50,10 +73,8 @@ class _Probe:
         self._prologue = ""
 
     def absence(self) -> Absence | None:
-        for one, name in dict.fromkeys(_STATED.findall(self._query)[:_FEW]):
-            with suppress(KbnavError):
-                if self._ask([f"wd:{one} a wdno:{name}"]):
-                    return Absence("stated none", f"{self._name(one)}: {self._name(name)}.", f"wd:{one} wdt:{name}")
+        if none := stated_none(self._kb, self._query, self._language):
+            return none
         certain = not len(self._table) or self._table.boolean is not None
         try:
             found = diagnosis(self._query, self._holds, certain=certain)
@@ -96,6 +117,8 @@ class _Probe:
         if condition and not self._ask([*found.before, f"FILTER(!({condition[1]}))"]):
             text = f"`{found.part}` is neither true nor false of what is here: it compares things of unlike kinds."
             return Absence("asks wrongly", text, found.part)
+        if EXCEPTS.match(found.part) and not self._partial:
+            return Absence("all excluded", f"`{found.part}`", found.part)
         firsts = dict.fromkeys(part.split(None, 1)[0] for part in found.before if part.strip())
         named = [end for first in firsts if not is_variable(first) for end in self._ends(first, ())]
         return self._of_anchors(found, named)
