@@ -20,7 +20,7 @@ from kbnav.errors import KbnavError, QuerySyntaxError, StopRun, TellModel
 from kbnav.knowledge.absence import absence_of, stated_none
 from kbnav.knowledge.base import Entity, Joint, KnowledgeBase, Shaped, asked_by
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit
-from kbnav.knowledge.sparql.syntax import Path, Triples, read_query
+from kbnav.knowledge.sparql.syntax import Path, read_query
 from kbnav.knowledge.sparql.verbalization import comment_labels
 from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.models.transport import reply_purpose
@@ -189,7 +189,9 @@ class QueryEnding:
             failed = replace(outcome, status="no answer", query=query)
             return failed.noted("The final query failed when it was run again.", str(error)), Usage()
         if outcome.stop == "finish":
-            table = table.projected(named_columns(str(ending.arguments.get("columns", ""))))
+            every, table = table.columns, table.projected(named_columns(str(ending.arguments.get("columns", ""))))
+            if hidden := [one for one in every if one not in table.columns]:
+                outcome = outcome.noted(f"The query also gives {', '.join(hidden)}.")
         runs_anywhere = context.kb.declared(final) if not own and isinstance(context.kb, Shaped | Joint) else final
         outcome = replace(outcome, query=runs_anywhere, table=table).noted(*note)
         outcome = outcome.noted(" ".join(filter(None, (table.cut, table.note))))
@@ -206,8 +208,7 @@ class QueryEnding:
 def _explores(query: str) -> bool:
     """Whether a query asks which properties or subclasses there are: no rows of it say nothing of the question."""
     with suppress(QuerySyntaxError):
-        elements = [element for group in read_query(query).groups for element in group.elements]
-        patterns = [pattern for element in elements if isinstance(element, Triples) for pattern in element.patterns]
+        patterns = read_query(query).patterns
         verbs = [pattern.verb.text() if isinstance(pattern.verb, Path) else "" for pattern in patterns]
         return "" in verbs or {*verbs} == {"rdfs:subClassOf"}
     return False

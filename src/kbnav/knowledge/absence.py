@@ -13,13 +13,13 @@ from contextlib import suppress
 from itertools import count
 
 from kbnav.answers.tables import Absence, AnswerTable
-from kbnav.errors import KbnavError, QuerySyntaxError
+from kbnav.errors import KbnavError
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.replies import LEFT_OUT
 from kbnav.knowledge.sparql.check import fresh_variable
 from kbnav.knowledge.sparql.diagnose import EXCEPTS, Diagnosis, diagnosis, is_empty_result
-from kbnav.knowledge.sparql.syntax import Path, Pattern, Triples, is_variable, read_query
-from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, Terms, Vocabulary, vocabulary_of
+from kbnav.knowledge.sparql.syntax import Path, Pattern, is_variable, read_query
+from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, Terms, vocabulary_of
 
 _FEW = 5
 """Things of which each is looked at; of more none is."""
@@ -42,26 +42,7 @@ def absence_of(kb: KnowledgeBase, query: str, table: AnswerTable, language: str 
 
 def stated_none(kb: KnowledgeBase, query: str, language: str = "en") -> Absence | None:
     """That it is stated that something which a query names has no value of a property that the query asks of it."""
-    for one, name in _asked_of(query, vocabulary_of(kb))[:_FEW]:
-        with suppress(KbnavError):
-            if kb.execute_query(f"ASK {{ wd:{one} a wdno:{name} }}", language=language).boolean:
-                labels = kb.labels([one, name], language=language)
-                thing, of = (f"{labels[id_]} ({id_})" if id_ in labels else id_ for id_ in (one, name))
-                return Absence("stated none", f"{thing}: {of}.", f"wd:{one} wdt:{name}")
-    return None
-
-
-def _asked_of(query: str, words: Vocabulary) -> list[tuple[str, str]]:
-    """The things that a query names, each with the ids of the properties that its patterns ask of it."""
-    terms, asked = Terms(query, words), dict[tuple[str, str], None]()
-    with suppress(QuerySyntaxError):
-        elements = [element for group in read_query(query).groups for element in group.elements]
-        patterns = [one for element in elements if isinstance(element, Triples) for one in element.patterns]
-        for step in (step for one in patterns for step in one.apart(map("?{}".format, count()))):
-            role, name = terms.predicate(step.verb.name) if isinstance(step.verb, Path) else ("", "")
-            if role in ("wdt", "p") and (thing := words.written_id(step.subject)):
-                asked[thing, name] = None
-    return list(asked)
+    return _Probe(kb, query, AnswerTable(), language).stated_none()
 
 
 class _Probe:
@@ -73,7 +54,7 @@ class _Probe:
         self._prologue = ""
 
     def absence(self) -> Absence | None:
-        if none := stated_none(self._kb, self._query, self._language):
+        if none := self.stated_none():
             return none
         certain = not len(self._table) or self._table.boolean is not None
         try:
@@ -88,6 +69,24 @@ class _Probe:
         with suppress(KbnavError):
             return self._of_filter(found) if found.takes_away else self._of_part(found)
         return self._otherwise(found.part, found.text)
+
+    def stated_none(self) -> Absence | None:
+        """See the function of this name."""
+        with suppress(KbnavError):
+            for one, name in self._asked_of()[:_FEW]:
+                if self._ask([f"wd:{one} a wdno:{name}"]):
+                    return Absence("stated none", f"{self._name(one)}: {self._name(name)}.", f"wd:{one} wdt:{name}")
+        return None
+
+    def _asked_of(self) -> list[tuple[str, str]]:
+        """The things that the query names, each with the properties that it asks of them."""
+        terms, asked = Terms(self._query, self._words), dict[tuple[str, str], None]()
+        for pattern in read_query(self._query).patterns:
+            for step in pattern.apart(f"?{number}" for number in count()):
+                role, name = terms.predicate(step.verb.name) if isinstance(step.verb, Path) else ("", "")
+                if role in ("wdt", "p") and (thing := self._words.written_id(step.subject)):
+                    asked[thing, name] = None
+        return list(asked)
 
     def _has_it_at_times(self, found: Diagnosis) -> bool:
         """Whether things of the subject's kind may have such statements, as people both have and are mothers."""
