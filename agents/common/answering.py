@@ -162,8 +162,8 @@ class QueryEnding:
         ending = path[-1].call if outcome.stop == "finish" else Call(FINISH, {})
         sentence = str(ending.arguments.get("answer", "")).strip() if self.sentence else ""
         if ending.arguments.get("no_answer"):
-            note = "" if sentence else ending.thought
-            return replace(outcome, status="no answer", text=sentence, note=note), Usage()
+            thought = "" if sentence else ending.thought
+            return replace(outcome, status="no answer", text=sentence, note=thought), Usage()
         step = self.answer_step(state)
         if step is None:
             given_up = outcome.status not in ("refused", "failed")
