@@ -221,6 +221,26 @@ def test_answers_of_another_system_need_no_knowledge_base(evaluation, tmp_path):
     assert scores("runs/t") == {"a": pytest.approx(2 / 3), "b": 0.0}
 
 
+def test_predictions_come_in_the_forms_that_programs_write(evaluation, tmp_path, caplog):
+    questions = [{"id": one, "question": f"{one}?", "answers": [f"Q{one}"]} for one in (0, 1, 2)]
+    (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, questions)))
+    (tmp_path / "plain.json").write_text(json.dumps([{"id": 0, "answers": ["", "Q0"]}, {"id": 1, "answers": [""]}]))
+    assert "1 without a prediction" in evaluation.out("import", "plain.json", "q.jsonl", "--out", "plain")
+    assert scores("plain") == {"0": 1.0, "1": 0.0, "2": 0.0}
+    assert "2 answers are empty" in caplog.text
+    query, uri = "SELECT ?x { ?x wdt:P61 wd:Q7186 }", {"type": "uri", "value": "http://www.wikidata.org/entity/Q1"}
+    found = {"head": {"vars": ["x"]}, "results": {"bindings": [{"x": uri}]}}
+    asked = [{"id": 0, "query": {"sparql": query}}, {"id": "1", "query": {"sparql": query}, "answers": [found]}]
+    (tmp_path / "qald.json").write_text(json.dumps({"questions": [*asked, {"id": 2, "query": {}, "answers": []}]}))
+    said = evaluation.out("import", "qald.json", "q.jsonl", "--kb", "mini", "--out", "qald")
+    assert (scores("qald"), "1 without a prediction" in said) == ({"0": 0.0, "1": 1.0, "2": 0.0}, True)
+    assert len(read_saved_run(Path("qald")).records["0"].run.outcome.table) == 2  # polonium and radium
+    (tmp_path / "nodes.csv").write_text("id,question,nodes\n0,Which?,n1\n")
+    (tmp_path / "theirs.trec").write_text("0 Q0 n1 1 2.5 t\n")
+    evaluation.out("import", "theirs.trec", "nodes.csv", "--out", "trec")
+    assert read_saved_run(Path("trec")).records["0"].run.outcome.ranking.ids == ["n1"]
+
+
 def test_plain_values_as_gold_answers_equal_literals_of_that_value(evaluation, tmp_path):
     born, number = "wd:Q7186 wdt:P569", "wd:Q1128 wdt:P1086"
     asked = {"day": (born, "1867-11-07"), "other": (born, "1867-11-08"), "number": (number, 88)}

@@ -465,6 +465,7 @@ def evidence_data(
             "references": [[pair(link) for link in links] for links in one.references],
             "others": [cell(other) for other in one.others],
             "lower": [cell(other) for other in one.lower],
+            "higher": [cell(other) for other in one.higher],
             "chain": one.chain,
             "source": one.source,
         }
@@ -507,7 +508,7 @@ class _Telling:
         if said := words.ranks.get(one.rank):
             yield said
         yield from map(self.pair, one.qualifiers)
-        for said, others in ((words.beside, one.others), (words.lower, one.lower)):
+        for said, others in ((words.higher, one.higher), (words.beside, one.others), (words.lower, one.lower)):
             if others:
                 values = ", ".join(map(self._value, others[:_MOST_OTHERS]))
                 more = len(others) > _MOST_OTHERS

@@ -200,8 +200,8 @@ def import_(
         Path,
         argument(
             "PREDICTIONS",
-            "A table of questions (id, or question) and sparql, answers or nodes: .csv, .tsv, .jsonl, .json; a "
-            "TREC run (.run); or the published predictions of SPINACH.",
+            "A table of questions (id, or question) and sparql, answers or nodes: .csv, .tsv, .jsonl, .json; QALD "
+            "JSON; a TREC run (.run, .trec, .txt); or the published predictions of SPINACH.",
         ),
     ],
     dataset: Dataset,

@@ -298,9 +298,10 @@ def _add_evidence_routes(prefix: str, result: Callable[..., Any]) -> None:
     async def evidence(row: Numbers, request: Request, parts: ChatOf, stored: Stored = dependency) -> dict[str, Any]:
         """The statements that make rows of a result true, by at most two queries; of an SKB edges and a sentence.
 
-        ``rows`` has for each row its statements: the ends as cells, the property, rank, qualifiers, references, and in
-        ``others`` the values beside it of the same rank. ``absent`` is what was looked for and must not be there,
-        ``untold`` what was not looked at, ``failed`` why nothing could be found out.
+        ``rows`` has for each row its statements: the ends as cells, the property, rank, qualifiers, references, in
+        ``others`` the values beside it of the same rank, in ``lower`` those of lower rank, in ``higher`` the preferred.
+        ``absent`` is what was looked for and must not be there, ``untold`` what was not looked at, ``failed`` why
+        nothing could be found out.
         """
         head = stored[0]
         served = parts.service.kb(head.kb)

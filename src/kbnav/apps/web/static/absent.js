@@ -11,6 +11,7 @@ const KINDS = {
   "split graph": t("absent.split_graph"),
   "partial copy": t("absent.partial_copy"),
   "stated none": t("absent.stated_none"),
+  "all excluded": t("absent.all_excluded"),
 };
 
 /** The kind in words; why that is, and what has matches instead, closed where it is of a query's parts that the reader has not `written`, or not in the reader's language; nothing where the answer says something; after a plain no, `brief`, why alone. */
