@@ -9,6 +9,8 @@ install = $(if $(shell command -v uv),uv pip install --quiet --python $(1)/bin/p
 LOCKED := --no-deps --require-hashes -r requirements.lock
 # Images of Python set it for their layers' sake; here every process of a test would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
+# Tests run side by side: more threads of each for its matrices only wait for one another.
+test page-test slow-test: export OPENBLAS_NUM_THREADS = 1
 
 .PHONY: demo test everything smoke-test page-test slow-test attack-test long-test kill-test train-test model-test wiki-test engine-test deploy-test scale-demo lint bench wheel-test bare-test cassettes site vendor picture cut release lock clean
 

@@ -102,7 +102,7 @@ def read_options(kind: type[O], given: Mapping[str, Any], system: str) -> O:
         if unknown[0] == INNER:
             inner = next(iter(given[INNER]), "")
             raise UsageError(f"{system} is not made of other systems, so no option of it begins with '{inner}.'")
-        meant = did_you_mean(unknown[0], kind.model_fields)
+        meant = did_you_mean(unknown[0], (*kind.model_fields, *Settings.model_fields))
         known = ", ".join(kind.model_fields) or "none"
         raise UsageError(f"{system} has no option {unknown[0]!r}; there are: {known}{meant}")
     try:
