@@ -14,7 +14,7 @@ from typing import Literal
 from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.errors import KbnavError
 from kbnav.knowledge.absence import stated_none
-from kbnav.knowledge.base import KnowledgeBase, is_mirror
+from kbnav.knowledge.base import KnowledgeBase, asked_by, is_mirror
 from kbnav.knowledge.sparql.evidence import EvidenceQuery, evidence_query
 from kbnav.knowledge.sparql.syntax import is_variable
 from kbnav.knowledge.sparql.verbalization import verbalize_groups
@@ -105,9 +105,9 @@ def provenance(
     """
     chosen = [number for number in rows if 0 <= number < len(table)][:MOST_ROWS]
     cells = [table.rows[number] for number in chosen] if table.boolean is None else [()]
-    vocabulary = vocabulary_of(kb)
     try:
-        denied = table.boolean is False
+        kb, denied = asked_by(kb, query), table.boolean is False
+        vocabulary = vocabulary_of(kb)
         asked = evidence_query(query, vocabulary, table.columns, cells, _MOST_SOLUTIONS + 1, denied=denied)
         found = kb.execute_query(asked.text, language=language)
         told = [_of_row(asked, vocabulary, table.columns, row, found) for row in cells]
