@@ -27,6 +27,7 @@ _HAS = 6
 """Properties that are named of a thing."""
 _COPY = "Live Wikidata may have it."
 _FILTER = re.compile(r"FILTER\s*(?!NOT\b|EXISTS\b)(\(.*\))", re.IGNORECASE | re.DOTALL)
+_VARIABLE = re.compile(r"[?$]\w+")
 _STATEMENT = re.compile(r"/statement/([QPL]\d+)-", re.IGNORECASE)
 
 
@@ -114,6 +115,9 @@ class _Probe:
             return None
         if condition and not self._ask([*found.before, f"FILTER(!({condition[1]}))"]):
             text = f"`{found.part}` is neither true nor false of what is here: it compares things of unlike kinds."
+            for name in dict.fromkeys(_VARIABLE.findall(condition[1])):
+                if self._ask([*found.before, f'FILTER(STRENDS(STR(DATATYPE({name})), "#dateTime"))']):
+                    text += f" {name} is a date: YEAR({name}) is its year."
             return Absence("asks wrongly", text, found.part)
         if EXCEPTS.match(found.part) and not self._partial:
             return Absence("all excluded", f"`{found.part}`", found.part)
