@@ -414,6 +414,29 @@ def test_a_result_that_is_not_there_is_no_end(tmp_path):
     assert run.outcome.query == "SELECT 3"
 
 
+def test_a_result_without_rows_is_an_answer_if_a_sentence_says_so(tmp_path):
+    ends = says(("finish", {"result": 2, "answer": "None of them."}))
+    run = asked([runs(3), runs(0), ends], tmp_path)
+    assert (run.outcome.status, run.outcome.query, run.outcome.text) == ("answered", "SELECT 0", "None of them.")
+    assert len(run.outcome.table) == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("SELECT ?x { wd:Q131733 p:P26/ps:P26 ?x }", "answered"),  # it is stated that he had no spouse
+        ("SELECT ?x { ?x wdt:P61 wd:Q131761 MINUS { ?x wdt:P575 ?d } }", "no answer"),  # a copy may lack some
+    ],
+)
+def test_the_sentence_of_no_answer_is_told_and_is_the_answer_where_there_is_none_for_sure(
+    query, status, mini_kb, tmp_path
+):
+    ends = says(("finish", {"no_answer": True, "answer": "There is none."}))
+    model = ScriptedModel(replies=[says(("execute_query", {"query": query})), ends])
+    outcome = ask(spinach_with(model, None, mini_kb, Settings(home=tmp_path, language="en")), "Which?").outcome
+    assert (outcome.status, outcome.text, outcome.note) == (status, "There is none.", "")
+
+
 def test_a_good_query_run_once_more_is_the_choice_and_a_third_time_a_repeat(tmp_path):
     run = asked([runs(3), runs(5), runs(3), finishes()], tmp_path)
     assert (run.outcome.query, run.discarded) == ("SELECT 3", ())
@@ -565,7 +588,7 @@ def test_finish_names_the_columns_that_were_asked_for_and_equal_rows_are_one(min
     run = ask(agent, "Which elements did the Curies discover?")
     assert run.path[-2].observation.endswith("The result has no column who; it has element, person.")
     table = run.outcome.table
-    assert table.columns == ("element",)
+    assert (table.columns, run.outcome.note) == (("element",), "The query also gives person.")
     assert sorted(table.entity(row[0]) for row in table.rows) == ["Q1128", "Q979"]
 
 

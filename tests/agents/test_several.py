@@ -137,6 +137,17 @@ def test_rows_of_one_are_taken_up_by_a_query_to_the_other(both, settings):
     assert both.execute_query(run.outcome.query).rows == run.outcome.table.rows  # it says all by itself
 
 
+def test_a_join_that_is_sent_beside_the_query_of_its_rows_waits_for_these(both, settings):
+    countries = "SELECT ?s ?country { ?s a shop:Supplier ; shop:country ?country }"
+    source = ("execute_query", {"query": countries, "kb": "company"})
+    join = ("join_results", {"query": CAPITALS, "result": 1, "kb": "places"})
+    run, _ = scripted(both, settings, says(source, join), says(("finish", {"answer": "Paris and others."})))
+    assert [(step.number, step.call.turn, step.result, bool(step.rows)) for step in run.path[:2]] == [
+        (1, 1, 1, True),
+        (2, 1, 2, True),
+    ]
+
+
 def test_many_rows_are_taken_up_in_batches(settings, tmp_path):
     items = "".join(f'<http://s.example/{n}> <http://s.example/number> "{n}" .\n' for n in range(1_200))
     prices = "".join(f'<http://p.example/{n}> <http://p.example/of> "{n}" .\n' for n in range(0, 2_400, 2))

@@ -274,10 +274,12 @@ def _binding(term: Term) -> dict[str, str]:
     return binding
 
 
-AbsenceKind = Literal["not stated", "stated none", "asks wrongly", "service failed", "split graph", "partial copy"]
-"""Why an answer is no, 0 or empty: nothing such is stated here; it is stated that there is none; the query does not
-ask for what is here; a service failed; the rows may be in the graph of scholarly articles, which is another; or this is
-a copy of a part alone."""
+AbsenceKind = Literal[
+    "not stated", "stated none", "all excluded", "asks wrongly", "service failed", "split graph", "partial copy"
+]
+"""Why an answer is no, 0 or empty: nothing such is stated here; it is stated that there is none; a MINUS or NOT EXISTS
+excludes all that the rest matches; the query does not ask for what is here; a service failed; the rows may be in the
+graph of scholarly articles, which is another; or this is a copy of a part alone."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,8 @@ class Evidence:
     ``property`` is a property's id or a predicate's IRI. ``statement`` is the IRI of its node, empty where there is
     none; only then are ``rank``, ``qualifiers`` and ``references`` empty because nothing can be stated. ``chain``: from
     subject to value by a path of any length. ``others`` are values of the same property and rank beside this one;
-    ``lower`` are those of normal rank that a preferred one hides. Of a sentence ``property`` is empty.
+    ``lower`` are those of normal rank that a preferred one hides, ``higher`` the preferred ones that hide this one, so
+    that ``wdt:`` does not find it. Of a sentence ``property`` is empty.
     """
 
     subject: Term
@@ -69,6 +70,7 @@ class Evidence:
     references: tuple[tuple[Link, ...], ...] = ()
     others: tuple[Term, ...] = ()
     lower: tuple[Term, ...] = ()
+    higher: tuple[Term, ...] = ()
     chain: bool = False
     source: Source = "graph"
 
@@ -107,7 +109,9 @@ def provenance(
         denied = table.boolean is False
         asked = evidence_query(query, vocabulary, table.columns, cells, _MOST_SOLUTIONS + 1, denied=denied)
         found = kb.execute_query(asked.text, language=language)
-        told = [_of_row(asked, table.columns, row, found) for row in cells]
+        told = [_of_row(asked, vocabulary, table.columns, row, found) for row in cells]
+        if denied and told == [[]]:
+            told = [_without_value(kb, asked, vocabulary)]
         details = _Details(kb, vocabulary, language, [one for some in told for one in some])
     except KbnavError as error:
         return Provenance(failed=str(error))
@@ -118,18 +122,29 @@ def provenance(
     return Provenance(full, absent, cut, asked.untold, labels=labels, copy=copy)
 
 
-def _of_row(asked: EvidenceQuery, columns: Sequence[str], row: Sequence[Cell], found: AnswerTable) -> list[Evidence]:
+def _of_row(
+    asked: EvidenceQuery, words: Vocabulary, columns: Sequence[str], row: Sequence[Cell], found: AnswerTable
+) -> list[Evidence]:
+    """What makes a row true; a triple is left out where a statement says it, or how statements are written."""
     at = {name: place for place, name in enumerate(found.columns)}
     wanted = [(at[key], row[columns.index(key)]) for key in asked.keys if key in at]
     kept: dict[Evidence, None] = {}
     for solution in found.rows:
         if all(cell is None or cell.type == "bnode" or solution[place] == cell for place, cell in wanted):
-            kept.update(dict.fromkeys(_bound(asked, solution, at)))
+            kept.update(dict.fromkeys(_bound(asked, words, solution, at)))
     stated = {(one.subject, one.property, one.value) for one in kept if one.statement}
-    return [one for one in kept if one.statement or (one.subject, one.property, one.value) not in stated]
+    nodes = {one.statement for one in kept}
+
+    def said(one: Evidence) -> bool:
+        written = bool(stated) and one.property.startswith(_WIKIBASE)
+        return written or one.subject.value in nodes or (one.subject, one.property, one.value) in stated
+
+    return [one for one in kept if one.statement or not said(one)]
 
 
-def _bound(asked: EvidenceQuery, solution: Sequence[Cell], at: Mapping[str, int]) -> Iterator[Evidence]:
+def _bound(
+    asked: EvidenceQuery, words: Vocabulary, solution: Sequence[Cell], at: Mapping[str, int]
+) -> Iterator[Evidence]:
     """The parts of one solution; a part of an OPTIONAL or of a UNION's other side is not bound, and left out.
 
     A statement that the query names by its node is told as one, of what bears it; its qualifiers are fetched with it.
@@ -148,9 +163,22 @@ def _bound(asked: EvidenceQuery, solution: Sequence[Cell], at: Mapping[str, int]
         predicate = values.get(part.predicate) if is_variable(part.predicate) else Term("uri", part.predicate)
         if subject is None or value is None or predicate is None or (part.chain and subject == value):
             continue
-        node = values.get(part.statement)
+        role, relation = words.predicate(predicate.value) if is_variable(part.predicate) else (part.role, part.relation)
+        node = value if role == "p" else values.get(part.statement)
         statement = node.value if node is not None else ""
-        yield Evidence(subject, part.relation or predicate.value, value, statement, chain=part.chain)
+        yield Evidence(subject, relation or predicate.value, value, statement, chain=part.chain)
+
+
+def _without_value(kb: KnowledgeBase, asked: EvidenceQuery, vocabulary: Vocabulary) -> list[Evidence]:
+    """The statements that things which a query names have no value of a property that it asks of them."""
+    things = {(asked.constants.get(one.subject), one.relation) for one in asked.parts if one.role in ("wdt", "p")}
+    prefixes, found = vocabulary.prefixes, list[Evidence]()
+    for thing, name in things:
+        if thing is not None:
+            nodes = f"<{thing.value}> <{prefixes['p']}{name}> ?node . ?node a <{prefixes['wdno']}{name}>"
+            rows = kb.execute_query(f"SELECT ?node WHERE {{ {nodes} }}").rows
+            found += [Evidence(thing, name, node, node.value) for (node,) in rows if node is not None]
+    return found
 
 
 class _Details:
@@ -162,6 +190,8 @@ class _Details:
         self._ranks: dict[str, Rank] = {}
         self._dates: dict[Term, Term] = {}
         """Those that are not stated to the day, as precise as they are."""
+        self._valueless: set[str] = set()
+        """Statements that there is no value."""
         self.labels: Mapping[str, str] = {}
         known = [one for one in told if one.statement]
         named = {one.property for one in told if "/" not in one.property and ":" not in one.property}
@@ -183,16 +213,22 @@ class _Details:
         beside = self._values.get((one.subject.value, one.property), [])
         own = (value for _, node, value in beside if node == one.statement == one.value.value)
         value = next(own, self._dates.get(one.value, one.value))
-        others = [stated for other, node, stated in beside if node != one.statement and other == rank != "deprecated"]
+        if one.statement in self._valueless:
+            value = Term("literal", "no value")
+        ranked = {
+            kind: tuple(
+                dict.fromkeys(stated for other, node, stated in beside if other == kind and node != one.statement)
+            )
+            for kind in ("preferred", "normal")
+        }
         return replace(
             one,
             rank=rank,
             qualifiers=tuple(self._links.get(one.statement, ())),
             references=tuple(map(tuple, self._references.get(one.statement, {}).values())),
-            others=tuple(dict.fromkeys(other for other in others if other != value)),
-            lower=tuple(
-                dict.fromkeys(stated for other, _, stated in beside if (rank, other) == ("preferred", "normal"))
-            ),
+            others=tuple(other for other in ranked.get(rank, ()) if other != value),
+            lower=ranked["normal"] if rank == "preferred" else (),
+            higher=ranked["preferred"] if rank == "normal" else (),
             value=value,
         )
 
@@ -229,7 +265,9 @@ class _Details:
             if statement is None or link is None or value is None or (bearer and bearer.type == "literal"):
                 continue
             value = self._dates.get(value, value)
-            if bearer is not None and node is not None:
+            if value.value.startswith(self._words.prefixes["wdno"]) and node is None:
+                self._valueless.add(statement.value)
+            elif bearer is not None and node is not None:
                 beside = self._values.setdefault((bearer.value, link.value), [])
                 beside.append((_RANKS.get(node.value, ""), statement.value, value))
             elif link.value == f"{_WIKIBASE}rank":

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kbnav.agents.common.answering import looked_at
-from kbnav.answers.tables import AnswerTable, node_term
+from kbnav.agents.common.answering import ids_in, looked_at
+from kbnav.answers.tables import Absence, AnswerTable, node_term
 from kbnav.errors import KbnavError
+from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import KnowledgeBase, asked_by
 from kbnav.knowledge.evidence import MOST_ROWS, Evidence, Provenance, provenance
-from kbnav.knowledge.sparql.verbalization import page_for, query_link
+from kbnav.knowledge.sparql.verbalization import Verbalization, page_for, query_link, verbalize_answer
 from kbnav.runs.trajectory import Fact, Run
 from kbnav.settings.model import OFFLINE
 
@@ -64,6 +65,16 @@ def query_evidence(
         return provenance(asked_by(kb, query), query, table, rows, language)
     except KbnavError as error:
         return Provenance(failed=str(error))
+
+
+def explained(
+    kb: KnowledgeBase, query: str, table: AnswerTable, language: str = "en"
+) -> tuple[AnswerTable, Verbalization | None, Absence | None]:
+    """A query's result with labels of what the query names, the query in words, and which kind of nothing it is."""
+    base = asked_by(kb, query)
+    labels = base.labels(ids_in(base, query), language=language)
+    known = replace(table, labels={**table.labels, **labels})
+    return known, verbalize_answer(query, known, language), absence_of(base, query, table, language)
 
 
 def _with_generated(found: Provenance, nodes: Sequence[str], run: Run) -> Provenance:

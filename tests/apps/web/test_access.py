@@ -14,6 +14,11 @@ from kbnav.settings.model import Settings, Web
 from tests.apps.web.parts import MARIE, Server, Visit, browse, web_settings
 from tests.models.stub import ModelStub, failure
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from playwright.sync_api import Page
+
 TOKEN = "a-token-of-alice-nevertobeleft"
 
 
@@ -102,12 +107,6 @@ def test_a_proxys_header_is_believed_from_the_proxy_only(fresh_home):
         assert Visit(server.url)("GET", "/api/options").status_code == 401
     with Server(web_settings(fresh_home, **options, web_proxy_addresses=("10.0.0.1",))) as server:
         assert Visit(server.url, {"X-Forwarded-User": "alice"})("GET", "/api/options").status_code == 401
-
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from playwright.sync_api import Page
 
 
 @pytest.mark.parametrize(

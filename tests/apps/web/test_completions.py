@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import openai
 import pytest
@@ -164,8 +163,6 @@ def test_what_is_not_served_is_refused_by_name_in_openais_form(client, asked, st
 SOCKET = True
 """The server of this module is behind one, for a client of another library."""
 
-if TYPE_CHECKING:
-    pass
 
 QUERY = "love letter"
 

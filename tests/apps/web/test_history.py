@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page
 
+NOTHING = "SELECT ?x { wd:Q7186 wdt:P61 ?x }"
 LONG = "Which elements were discovered by Marie Curie, and which others did somebody of her family discover? " * 30
 
 
@@ -137,6 +140,7 @@ def test_a_session_is_taken_along_as_json_and_html(visit: Visit):
     shared = visit("GET", f"/api/sessions/{session}/html")
     assert shared.headers["Content-Type"] == "text/html; charset=utf-8"
     assert "<article" in shared.text
+    assert visit("GET", f"/api/sessions/{session}/wiki").text.endswith("~~~~\n")
     assert visit("GET", f"/api/sessions/{visit.session()}/html").status_code == 404
     assert Visit(visit.url)("GET", f"/api/sessions/{session}/html").status_code == 404
     assert Visit(visit.url)("PATCH", f"/api/sessions/{session}", {"title": "mine"}).status_code == 404
@@ -164,10 +168,24 @@ def test_the_same_question_is_asked_again_changed_and_of_another_model_in_the_se
             assert page.url == address
             assert page.locator(".question").all_inner_texts() == [MARIE] * 3
             assert page.inner_text(".run >> nth=2 >> css=.answer .text") == "Polonium and radium."
+            assert "stub" in page.inner_text(".run >> nth=2 >> css=.steps summary")
 
+            page.click("#settings > summary")
+            page.select_option("#model", "stub")
+            page.keyboard.press("Escape")
+            ask(page, "And her husband?")
+            wait_for_the_end(page, 3)
+            assert page.url == address
+            sent = [one["content"] for one in model.requests[-1]["messages"] if one["role"] == "user"]
+            assert "And her husband?" in json.dumps(sent)
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
+            page.goto(f"{server.url}/#{urlencode({'query': NOTHING, 'kb': 'mini'})}")
+            page.wait_for_selector(".absent")
+            page.select_option("#model", "stub", force=True)
+            ask(page, "Why is it empty?")
+            wait_for_the_end(page)
+            assert page.inner_text(".question") == f"Why is it empty? {NOTHING}"
+
 
 NUMBERS = "SELECT ?element ?number { ?element wdt:P1086 ?number }"
 

@@ -349,11 +349,14 @@ def test_a_single_date_is_written_as_precisely_as_it_is_stated(page: Page, fresh
         page.wait_for_selector(".typed .rows td.date >> nth=0 >> text=/^1800$/")
 
 
+COPIED = "polonium, radium\npolonium (Q979)\nradium (Q1128)\nhttps://query.wikidata.org/#SELECT"
+
+
 def test_answer_query_and_link_are_copied(answered: Page):
     answered.context.grant_permissions(["clipboard-read", "clipboard-write"])
     share(answered)
     buttons = ("text=Copy the link", "text=Copy the answer", "text=Copy the query")
-    for button, wanted in zip(buttons, ("http://127.0.0.1", "polonium, radium", "SELECT DISTINCT"), strict=True):
+    for button, wanted in zip(buttons, ("http://127.0.0.1", COPIED, "SELECT DISTINCT"), strict=True):
         answered.click(button)
         answered.wait_for_selector("text=Copied")  # or that of the button before
         until(lambda start=wanted: answered.evaluate("navigator.clipboard.readText()").startswith(start))
