@@ -52,6 +52,7 @@ def test_run_score_and_compare(kbnav, folder):
     assert saved.info.kb["mirror"]["triples"] > 1000
     assert "endpoints" not in saved.info.kb
     assert saved.info.versions["kbnav"]
+    assert str(folder) not in to_json(saved.info)
     assert saved.gold_info.dataset_sha256 == saved.info.dataset_sha256
     assert all(record.run.steps and not record.run.settings for record in saved.records.values())
     assert list((folder / "home").glob("runs/*")) == []
