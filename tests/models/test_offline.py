@@ -301,6 +301,7 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
         ("Was Marie Curie born in Germany?", "✗ (no such statement here; place of birth: Warsaw)"),
         ("Is Marie Curie dead?", "✓ (date of death: 1934-07-04)"),
         ("Wer war der Ehemann von Marie Curie?", "Pierre Curie"),
+        ("Who is the spouse of Henry Cavendish?", "spouse: no value."),
         ("Was Henry Cavendish ever married?", "✗ (spouse: no value)"),
         (
             "Did Marie Curie discover oxygen?",

@@ -1,4 +1,4 @@
-"""Which kind of nothing an answer is: no, 0 or an empty list may have five reasons, which a reader must tell apart.
+"""Which kind of nothing an answer is: no, 0 or an empty list may have several reasons, which a reader must tell apart.
 
 By rule, from a few small queries: where the query goes empty (``kbnav.knowledge.sparql.diagnose``), whether what it
 names is here, whether things of that kind have such a statement at all, and, in a copy of a part of a Wikibase, whether
@@ -17,9 +17,9 @@ from kbnav.errors import KbnavError
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.replies import LEFT_OUT
 from kbnav.knowledge.sparql.check import fresh_variable
-from kbnav.knowledge.sparql.diagnose import Diagnosis, diagnosis, is_empty_result
-from kbnav.knowledge.sparql.syntax import Path, Pattern, is_variable
-from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, vocabulary_of
+from kbnav.knowledge.sparql.diagnose import EXCEPTS, Diagnosis, diagnosis, is_empty_result
+from kbnav.knowledge.sparql.syntax import Path, Pattern, is_variable, read_query
+from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, Terms, vocabulary_of
 
 _FEW = 5
 """Things of which each is looked at; of more none is."""
@@ -27,8 +27,7 @@ _HAS = 6
 """Properties that are named of a thing."""
 _COPY = "Live Wikidata may have it."
 _FILTER = re.compile(r"FILTER\s*(?!NOT\b|EXISTS\b)(\(.*\))", re.IGNORECASE | re.DOTALL)
-_PREDICATE = re.compile(r"(?:wdt|p|ps|psv|pq|pqv):(P\d+)|<http://www\.wikidata\.org/prop/(?:[a-z/]+/)?(P\d+)>")
-_STATED = re.compile(r"\bwd:(Q\d+) wdt:(P\d+)\b")
+_VARIABLE = re.compile(r"[?$]\w+")
 _STATEMENT = re.compile(r"/statement/([QPL]\d+)-", re.IGNORECASE)
 
 
@@ -41,6 +40,11 @@ def absence_of(kb: KnowledgeBase, query: str, table: AnswerTable, language: str 
     return _Probe(kb, query, table, language).absence()
 
 
+def stated_none(kb: KnowledgeBase, query: str, language: str = "en") -> Absence | None:
+    """That it is stated that something which a query names has no value of a property that the query asks of it."""
+    return _Probe(kb, query, AnswerTable(), language).stated_none()
+
+
 class _Probe:
     def __init__(self, kb: KnowledgeBase, query: str, table: AnswerTable, language: str) -> None:
         self._kb, self._query, self._table, self._language = kb, query, table, language
@@ -50,10 +54,8 @@ class _Probe:
         self._prologue = ""
 
     def absence(self) -> Absence | None:
-        for one, name in dict.fromkeys(_STATED.findall(self._query)[:_FEW]):
-            with suppress(KbnavError):
-                if self._ask([f"wd:{one} a wdno:{name}"]):
-                    return Absence("stated none", f"{self._name(one)}: {self._name(name)}.", f"wd:{one} wdt:{name}")
+        if none := self.stated_none():
+            return none
         certain = not len(self._table) or self._table.boolean is not None
         try:
             found = diagnosis(self._query, self._holds, certain=certain)
@@ -67,6 +69,24 @@ class _Probe:
         with suppress(KbnavError):
             return self._of_filter(found) if found.takes_away else self._of_part(found)
         return self._otherwise(found.part, found.text)
+
+    def stated_none(self) -> Absence | None:
+        """See the function of this name."""
+        with suppress(KbnavError):
+            for one, name in self._asked_of()[:_FEW]:
+                if self._ask([f"wd:{one} a wdno:{name}"]):
+                    return Absence("stated none", f"{self._name(one)}: {self._name(name)}.", f"wd:{one} wdt:{name}")
+        return None
+
+    def _asked_of(self) -> list[tuple[str, str]]:
+        """The things that the query names, each with the properties that it asks of them."""
+        terms, asked = Terms(self._query, self._words), dict[tuple[str, str], None]()
+        for pattern in read_query(self._query).patterns:
+            for step in pattern.apart(f"?{number}" for number in count()):
+                role, name = terms.predicate(step.verb.name) if isinstance(step.verb, Path) else ("", "")
+                if role in ("wdt", "p") and (thing := self._words.written_id(step.subject)):
+                    asked[thing, name] = None
+        return list(asked)
 
     def _has_it_at_times(self, found: Diagnosis) -> bool:
         """Whether things of the subject's kind may have such statements, as people both have and are mothers."""
@@ -95,7 +115,12 @@ class _Probe:
             return None
         if condition and not self._ask([*found.before, f"FILTER(!({condition[1]}))"]):
             text = f"`{found.part}` is neither true nor false of what is here: it compares things of unlike kinds."
+            for name in dict.fromkeys(_VARIABLE.findall(condition[1])):
+                if self._ask([*found.before, f'FILTER(STRENDS(STR(DATATYPE({name})), "#dateTime"))']):
+                    text += f" {name} is a date: YEAR({name}) is its year."
             return Absence("asks wrongly", text, found.part)
+        if EXCEPTS.match(found.part) and not self._partial:
+            return Absence("all excluded", f"`{found.part}`", found.part)
         firsts = dict.fromkeys(part.split(None, 1)[0] for part in found.before if part.strip())
         named = [end for first in firsts if not is_variable(first) for end in self._ends(first, ())]
         return self._of_anchors(found, named)
@@ -114,8 +139,7 @@ class _Probe:
 
     def _of_step(self, found: Diagnosis, step: Pattern, before: Sequence[str]) -> Absence:
         verb = step.verb.name if isinstance(step.verb, Path) else step.verb
-        named = _PREDICATE.fullmatch(verb)
-        relation = (named[1] or named[2]) if named else ""
+        relation = Terms(self._query, self._words).predicate(verb)[1]
         subjects = self._ends(step.subject, before)
         if not self._ask([f"?{self._any} {verb} ?{self._any}2"]):
             if self._partial:  # a copy may lack its uses
