@@ -188,8 +188,8 @@ class SkbAgenda(Agenda):
         if not _OF_THEM.search(self.state["question"]):
             return None
         turns = (turn for turn in self.state["history"] if turn.outcome.ranking or not _OF_THEM.search(turn.question))
-        told = [turn.outcome for turn in turns]
-        ids = told[-1].ranking.ids if told and told[-1].ranking else []
+        *_, last = None, *(turn.outcome.ranking for turn in turns)
+        ids = last.ids if last else []
         kind = self._skb.type(self._skb.number(ids[0])) if ids else ""
         if self._reading.asked not in ("", kind):
             return []
@@ -281,11 +281,11 @@ class SkbAgenda(Agenda):
                 shown = [self.taken[call.key].observation for call in self.checked(calls) if call.key in self.taken]
                 answer = "\n".join(shown)
                 answer = answer.partition(f"): {field}: ")[2] if len(holders) == 1 else answer
-                of = ", ".join(self._labels(holders))
+                of = ", ".join(self._skb.name(number(node)) for node in holders)
                 yield self._finished(f"This is “{field}” of {of}.", paths, holders, answer, field)
             elif not self.turns(unused):
                 self.understood = Understood(self._worded(paths))
-                yield [(FINISH, f"{', '.join(self._labels(nodes))} has no “{field}”.", {"nodes": []})]
+                yield [(FINISH, f"{self._skb.name(number(nodes[0]))} has no “{field}”.", {"nodes": []})]
 
     def _hypotheses(self, mentions: Sequence[Mention]) -> list[tuple[Path, ...]]:
         """A path for each mention, all to one type; if that leads nowhere, for each mention but one, and so on."""
@@ -506,7 +506,7 @@ class SkbAgenda(Agenda):
             answer = f"{round(amount, 2):.12g}" if abs(amount) >= 1 else f"{amount:.3g}"
             said = f"This is their {'sum' if total == 'SUM' else 'mean'}: of {found[0][0].value} of {every:,}."
             yield self._finished(said, paths, (), answer, *read)
-        labels = self._labels(nodes[:ANSWERS])
+        labels = [one.label for one in self._kb.named(nodes[:ANSWERS]).values()]
         more = f" (+{len(nodes) - ANSWERS})" if len(nodes) > ANSWERS else ""
         whole = f" of {every:,}" if len(found) < every else ""
         among = f"{len(found):,}{whole} of type {kind}" if len(found) < self._schema.listed else f"all of type {kind}"
@@ -537,8 +537,9 @@ class SkbAgenda(Agenda):
         # "products with reviews about X" are no texts
         vague = any(not step.relation for path in paths for step in path.steps) if paths else self._reading.types
         guess = bool(vague) and words == self.telling(self._left(paths, text))
+        names = ", ".join(one.label for one in self._kb.named(nodes).values())
         listed = words and self.question.kind != "count"
-        answer = f"The nearest by their texts, not checked: {', '.join(self._labels(nodes))}" if listed else ""
+        answer = f"The nearest by their texts, not checked: {names}" if listed else ""
         return self._finished(said, paths, nodes, answer, text, all_needed=guess)
 
     def _counted_links(self, kind: str, words: Sequence[str]) -> Step | None:
@@ -590,11 +591,6 @@ class SkbAgenda(Agenda):
         """A node's name and the values of its fields."""
         number = self._skb.number(node)
         return fold(" ".join(map(str, (self._skb.name(number), *self._skb.documents[number].values()))))
-
-    def _labels(self, nodes: Sequence[str]) -> list[str]:
-        """The names of nodes, or what says most of them."""
-        named = self._kb.named(nodes)
-        return [named[node].label for node in nodes if node in named]
 
     def _worded(self, paths: Sequence[Path]) -> str:
         """Paths from their ends back to the names, as in ``house → owns → Ann Reed``."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import BeforeValidator, ValidationError, field_validator, model_validator
 
@@ -73,8 +73,6 @@ class _File(Strict):
     file: Given
     empty: tuple[str, ...] = ()
     """Cells that say nothing, such as ``on request`` among prices."""
-    encoding: Literal["utf-8-sig", "latin-1", "cp1252", "utf-16"] = "utf-8-sig"
-    """That of a CSV or TSV file."""
 
     def without_empty(self, record: Record) -> Record:
         """A row in which cells that say nothing are so."""
@@ -353,11 +351,7 @@ class TableSource:
 
     def _first(self, given: Table | Links) -> list[Record]:
         # a build stops at a line that cannot be read when it comes to it
-        found = (
-            row
-            for one in given.file.matching()
-            for _, row in records(one, self.memory, lambda *_: None, given.encoding)
-        )
+        found = (row for one in given.file.matching() for _, row in records(one, self.memory, lambda *_: None))
         return list(map(given.without_empty, islice(found, _SAMPLED)))
 
     def described(self) -> Iterator[tuple[Origin, dict[str, tuple[str, list[Any]]]]]:
@@ -400,7 +394,7 @@ class TableSource:
         needed: list[str] | None = None
         missing, known = set(table.named), dict[str, None]()
         same = table.file.suffix not in JSON and not table.file.of_graph  # every record has the same columns
-        for number, given in records(table.file, self.memory, reject, table.encoding):
+        for number, given in records(table.file, self.memory, reject):
             record = table.without_empty(given)
             if needed is None:
                 table = table.of(record) if isinstance(table, Links) else table
