@@ -15,7 +15,7 @@ from rapidfuzz import fuzz
 from kbnav.agents.common.answering import without_retryable
 from kbnav.agents.common.state import Policy, Reply, State, all_steps, next_turn
 from kbnav.answers.language import fold, lexicon, reads, singular, why_unread
-from kbnav.answers.parsing import NEGATIONS, Phrase, Question, read_question
+from kbnav.answers.parsing import Phrase, Question, read_question
 from kbnav.answers.relevance import content_words, relevance
 from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import SearchResult
@@ -236,7 +236,7 @@ class Agenda(ABC):
         if not reads(self.language):
             self.note = why_unread(whole, self.language)
             return
-        negated = [word for word in unused if word.casefold() in NEGATIONS]
+        negated = [word for word in self.question.negated if word in unused]
         kind = "unnamed" if lost else "nothing" if self.question.phrases else "empty"
         kind = "denied" if negated else "unused" if unused else kind
         named = ", ".join(self.told["word"].format(word=word) for word in negated or unused or lost)
