@@ -319,6 +319,8 @@ def build(name: SystemName, kb: AnyKB, settings: Settings, kind: SystemKind | No
         raise UsageError(f"the system {name} asks one knowledge base: name one, or take {able}, which asks several")
     if entry.kbs == ("skb",) and kb_kind(kb) != "skb":
         raise UsageError(NEEDS_SKB.format(who=f"the system {name}"))
+    if settings.model == OFFLINE and "model" in entry.uses and getattr(options, "preset", "") == "paper":
+        raise UsageError("the preset paper needs a model: the built-in rules cannot follow it; --model names one")
     settings = settings.model_copy(update={"options": options.model_dump(mode="json")})
     builder = entry.builder()
     names = list(inspect.signature(builder).parameters)
