@@ -152,7 +152,7 @@ class QueryEnding:
         said = outcome.text or (outcome.note if guessed else "")
         if outcome.status == "no answer" and said and kind and kind.kind in _NONE:
             outcome = replace(outcome, status="answered", query=query, table=table, text=said, note="")
-        if outcome.table is not None and not outcome.table.labels:
+        if kind and outcome.table is not None and not outcome.table.labels:
             with suppress(KbnavError):
                 outcome = replace(outcome, table=_labelled(outcome.table, query, context))
         return replace(outcome, absence=kind), usage

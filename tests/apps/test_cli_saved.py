@@ -227,7 +227,7 @@ def test_predictions_come_in_the_forms_that_programs_write(evaluation, tmp_path,
     (tmp_path / "plain.json").write_text(json.dumps([{"id": 0, "answers": ["", "Q0"]}, {"id": 1, "answers": [""]}]))
     assert "1 without a prediction" in evaluation.out("import", "plain.json", "q.jsonl", "--out", "plain")
     assert scores("plain") == {"0": 1.0, "1": 0.0, "2": 0.0}
-    assert "2 answers are empty" in caplog.text
+    assert "empty answers are left out: 2" in caplog.text
     query, uri = "SELECT ?x { ?x wdt:P61 wd:Q7186 }", {"type": "uri", "value": "http://www.wikidata.org/entity/Q1"}
     found = {"head": {"vars": ["x"]}, "results": {"bindings": [{"x": uri}]}}
     asked = [{"id": 0, "query": {"sparql": query}}, {"id": "1", "query": {"sparql": query}, "answers": [found]}]

@@ -29,7 +29,7 @@ from kbnav.knowledge.base import is_mirror, said_from
 from kbnav.knowledge.sparql.verbalization import comment_labels, page_for, query_link, state_for, verbalize_answer
 from kbnav.knowledge.sparql.vocabulary import label_from_iri
 from kbnav.models.cancellation import ON_REQUEST
-from kbnav.runs.trajectory import FINISH, Call, Doubt, Outcome, Run, Step, Understood
+from kbnav.runs.trajectory import FINISH, JOIN, Call, Doubt, Outcome, Run, Step, Understood
 from kbnav.settings.model import OFFLINE
 from kbnav.tools.several import ALL
 from kbnav.tools.show import cell_text, readable_text
@@ -274,15 +274,18 @@ def run_line(run: Run) -> dict[str, Any]:
 
 
 def asked_words(run: Run, texts: Texts) -> str:
-    """What was asked; of several which one answered, and which were not asked."""
+    """What was asked; of several which one answered, for rows of which others, and which were not asked."""
     answering = kb_of(run.outcome.query)[0]
     if not answering:
         return texts("cli.asked", kb=run.settings.get("kb"))
+    joins = [step for step in run.steps if step.call.tool == JOIN and step.ran]
+    taken = [step.call.arguments["result"] for step in joins if kb_of(step.ran)[1] in run.outcome.query]
+    sources = [str(step.call.arguments["kb"]) for step in run.steps if step.result in taken]
     calls = [step.call for step in run.steps if step.call.tool not in (FINISH, show_rows.__name__)]
     asked = {str(call.arguments.get("kb", ALL)) for call in calls}
     left = [name for name in run.kb.get("kbs", ()) if asked.isdisjoint((name, ALL))]
     others = "; " + texts("cli.not_asked", kbs=", ".join(left)) if left else ""
-    return texts("cli.from", kb=answering) + others
+    return texts("cli.from", kb=", ".join(dict.fromkeys((answering, *sources)))) + others
 
 
 def spent_words(run: Run, texts: Texts) -> str:

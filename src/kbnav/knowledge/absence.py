@@ -28,7 +28,6 @@ _HAS = 6
 _COPY = "Live Wikidata may have it."
 _FILTER = re.compile(r"FILTER\s*(?!NOT\b|EXISTS\b)(\(.*\))", re.IGNORECASE | re.DOTALL)
 _VARIABLE = re.compile(r"[?$]\w+")
-_PREDICATE = re.compile(r"(?:wdt|p|ps|psv|pq|pqv):(P\d+)|<http://www\.wikidata\.org/prop/(?:[a-z/]+/)?(P\d+)>")
 _STATEMENT = re.compile(r"/statement/([QPL]\d+)-", re.IGNORECASE)
 
 
@@ -140,8 +139,7 @@ class _Probe:
 
     def _of_step(self, found: Diagnosis, step: Pattern, before: Sequence[str]) -> Absence:
         verb = step.verb.name if isinstance(step.verb, Path) else step.verb
-        named = _PREDICATE.fullmatch(verb)
-        relation = (named[1] or named[2]) if named else ""
+        relation = Terms(self._query, self._words).predicate(verb)[1]
         subjects = self._ends(step.subject, before)
         if not self._ask([f"?{self._any} {verb} ?{self._any}2"]):
             if self._partial:  # a copy may lack its uses

@@ -20,11 +20,7 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.kb import SkbKB
 
 
-FIRST = range(MOST_ROWS)
-"""The rows that are looked at where none are named."""
-
-
-def run_evidence(kb: KnowledgeBase, run: Run, rows: Sequence[int] = FIRST) -> Provenance | None:
+def run_evidence(kb: KnowledgeBase, run: Run, rows: Sequence[int] = range(MOST_ROWS)) -> Provenance | None:
     """The statements that make rows of an answer true; of a ranking, the edges and sentences that speak for its nodes.
 
     Args:
@@ -42,7 +38,7 @@ def run_evidence(kb: KnowledgeBase, run: Run, rows: Sequence[int] = FIRST) -> Pr
             return _ranking_evidence(kb, run, [node.id for node in outcome.ranking.nodes], rows)
     if not outcome.query or outcome.table is None:
         return None
-    return query_evidence(kb, outcome.query, outcome.table, rows, run.language)
+    return provenance(kb, outcome.query, outcome.table, rows, run.language)
 
 
 def _ranking_evidence(kb: SkbKB, run: Run, nodes: Sequence[str], rows: Sequence[int]) -> Provenance:
@@ -53,16 +49,6 @@ def _ranking_evidence(kb: SkbKB, run: Run, nodes: Sequence[str], rows: Sequence[
     starts |= {step.nodes[0] for step in run.path if step.call.tool == "search_entities" and step.nodes}
     try:
         return _with_generated(node_evidence(kb, chosen, starts - {*nodes}, run.question), chosen, run)
-    except KbnavError as error:
-        return Provenance(failed=str(error))
-
-
-def query_evidence(
-    kb: KnowledgeBase, query: str, table: AnswerTable, rows: Sequence[int] = FIRST, language: str = "en"
-) -> Provenance:
-    """The same for a query and its result; see ``kbnav.knowledge.evidence.provenance``."""
-    try:
-        return provenance(asked_by(kb, query), query, table, rows, language)
     except KbnavError as error:
         return Provenance(failed=str(error))
 

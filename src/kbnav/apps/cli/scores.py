@@ -16,7 +16,7 @@ from kbnav.apps.cli.options import Dataset, Jobs, Json, RunFolder, Seed, argumen
 from kbnav.apps.cli.terminal import emit
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import find_dataset
-from kbnav.evaluation.records import SavedRun, read_saved_run
+from kbnav.evaluation.records import SavedRun, read_records, read_saved_run
 from kbnav.runs.journal import write_whole
 from kbnav.runs.trajectory import Usage, to_json
 
@@ -221,16 +221,16 @@ def import_(
 
     settings = load(kb=kb)
     asked = find_dataset(dataset, settings.benchmarks)
-    failed, unanswered = 0, 0
     if is_table(predictions):
         with open_kb(settings) if kb else nullcontext() as base:
             name = system or Path(predictions.name.removesuffix(".gz")).stem
-            info, predicted, failed = import_table(
+            info = import_table(
                 predictions, asked, out, system=name, model=model, kb=base, kb_name=settings.kb, gold=gold, jobs=jobs
             )
-        unanswered = len(asked) - predicted
     else:
         info = import_spinach(predictions, asked, out, trajectories=trajectories)
+    records = read_records(out)
+    failed, unanswered = sum(bool(one.error) for one in records.values()), len(asked) - len(records)
     more = f", {plural(failed, 'query')} failed" if failed else ""
     more += f", {unanswered} without a prediction" if unanswered else ""
     record = {"out": str(out), "dataset": info.dataset, "questions": len(info.questions), "failed": failed}

@@ -34,12 +34,12 @@ from kbnav.apps.web.service import Served, missing_labels
 from kbnav.apps.web.store import StoredResult, unguessable
 from kbnav.errors import KbnavError, QueryTimeout, Stopped, StopRun
 from kbnav.knowledge.base import Entity
-from kbnav.knowledge.evidence import MOST_ROWS, Provenance
+from kbnav.knowledge.evidence import MOST_ROWS, Provenance, provenance
 from kbnav.knowledge.skb.rdf import local_name
 from kbnav.knowledge.sparql.remarks import Measure, measures
 from kbnav.knowledge.sparql.verbalization import comment_labels
 from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, STANDARD_PREFIXES, vocabulary_of
-from kbnav.sessions.evidence import explained, query_evidence, run_evidence
+from kbnav.sessions.evidence import explained, run_evidence
 from kbnav.settings.systems import kb_kind
 
 if TYPE_CHECKING:
@@ -307,8 +307,8 @@ def _add_evidence_routes(prefix: str, result: Callable[..., Any]) -> None:
         served = parts.service.kb(head.kb)
         look, table = await asyncio.to_thread(_look_for_evidence, parts, served, stored, row)
         seconds = 2 * served.settings.limits.query_timeout
-        provenance = await look_up(request, parts, reader_of(request), served, look, seconds)
-        return await asyncio.to_thread(_evidence_data, parts, served, provenance or Provenance(), table)
+        found = await look_up(request, parts, reader_of(request), served, look, seconds)
+        return await asyncio.to_thread(_evidence_data, parts, served, found or Provenance(), table)
 
     @router.get(f"{prefix}/dates")
     async def dates(
@@ -375,7 +375,7 @@ def _look_for_evidence(
     head, result = stored
     if query := head.document.get("query"):
         table = result.table(result.at([number for number in rows if 0 <= number < result.count]))
-        return partial(query_evidence, served.kb, query, table, range(len(table.rows)), head.language), table
+        return partial(provenance, served.kb, query, table, range(len(table.rows)), head.language), table
     run = parts.store.run(head.id)
     saved = parts.store.saved(run.answer["run"]) if run and run.answer and run.answer.get("run") else None
     if saved is None:
