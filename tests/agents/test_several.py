@@ -117,8 +117,10 @@ def test_rows_of_one_are_taken_up_by_a_query_to_the_other(both, settings):
     run, _ = scripted(
         both,
         settings,
-        says(("execute_query", {"query": countries, "kb": "company"})),
-        says(("join_results", {"query": "SELECT ?c { ?land geo:capital ?c }", "result": 1, "kb": "places"})),
+        says(  # a join beside the query of its rows waits for these
+            ("execute_query", {"query": countries, "kb": "company"}),
+            ("join_results", {"query": "SELECT ?c { ?land geo:capital ?c }", "result": 1, "kb": "places"}),
+        ),
         says(("join_results", {"query": CAPITALS, "result": 7, "kb": "places"})),
         says(("join_results", {"query": CAPITALS, "result": 1, "kb": "places"})),
         says(("finish", {"answer": "Paris and others."})),
@@ -140,17 +142,6 @@ def test_rows_of_one_are_taken_up_by_a_query_to_the_other(both, settings):
     assert {(s.value, c.value) for s, c in run.outcome.table.rows} == expected
     assert len(expected) > 1
     assert both.execute_query(run.outcome.query).rows == run.outcome.table.rows  # it says all by itself
-
-
-def test_a_join_that_is_sent_beside_the_query_of_its_rows_waits_for_these(both, settings):
-    countries = "SELECT ?s ?country { ?s a shop:Supplier ; shop:country ?country }"
-    source = ("execute_query", {"query": countries, "kb": "company"})
-    join = ("join_results", {"query": CAPITALS, "result": 1, "kb": "places"})
-    run, _ = scripted(both, settings, says(source, join), says(("finish", {"answer": "Paris and others."})))
-    assert [(step.number, step.call.turn, step.result, bool(step.rows)) for step in run.path[:2]] == [
-        (1, 1, 1, True),
-        (2, 1, 2, True),
-    ]
 
 
 def test_many_rows_are_taken_up_in_batches(settings, tmp_path):

@@ -135,16 +135,12 @@ def _of_row(
     for solution in found.rows:
         if all(cell is None or cell.type == "bnode" or solution[place] == cell for place, cell in wanted):
             kept.update(dict.fromkeys(_bound(asked, words, solution, at)))
-    stated = {(one.subject, one.property, one.value) for one in kept if one.statement}
     nodes = {one.statement for one in kept if one.subject.value != one.statement}
-
-    def adds(one: Evidence) -> bool:
-        if one.statement or not stated:
-            return one.subject.value not in nodes
-        written = words.predicate(one.value.value)[0] not in ("", "wd", "wdno")
-        return not (written or one.subject.value in nodes or (one.subject, one.property, one.value) in stated)
-
-    return [one for one in kept if adds(one)]
+    whole = [one for one in kept if one.subject.value not in nodes]
+    stated = {(one.subject, one.property, one.value) for one in whole if one.statement}
+    forms = {one for one in whole if stated and words.predicate(one.value.value)[0] not in ("", "wd", "wdno")}
+    said = {one for one in whole if not one.statement and (one.subject, one.property, one.value) in stated}
+    return [one for one in whole if one not in forms | said]
 
 
 def _bound(

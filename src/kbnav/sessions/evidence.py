@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kbnav.agents.common.answering import ids_in, looked_at
+from kbnav.agents.common.answering import labelled, looked_at
 from kbnav.answers.tables import Absence, AnswerTable, node_term
 from kbnav.errors import KbnavError
 from kbnav.knowledge.absence import absence_of
@@ -58,8 +58,7 @@ def explained(
 ) -> tuple[AnswerTable, Verbalization | None, Absence | None]:
     """A query's result with labels of what the query names, the query in words, and which kind of nothing it is."""
     base = asked_by(kb, query)
-    labels = base.labels(ids_in(base, query), language=language)
-    known = replace(table, labels={**table.labels, **labels})
+    known = labelled(table, query, base, language)
     return known, verbalize_answer(query, known, language), absence_of(base, query, table, language)
 
 
