@@ -126,8 +126,12 @@ SELECT
     MAX((n.folded = :query) * 1000 + e.weight + n.label * 2
         - (n.language NOT IN (SELECT value FROM json_each(:languages))) * 3) AS score, -e.number, e.id, n.text
 FROM name n JOIN entity e ON e.number = n.entity
-WHERE n.tier = :tier AND n.folded >= :query AND n.folded < :end AND e.kind = :kind
+WHERE n.tier IN (SELECT value FROM json_each(:tiers)) AND n.folded >= :query AND n.folded < :end AND e.kind = :kind
 GROUP BY e.number ORDER BY score DESC, e.number LIMIT :limit
+"""
+_FEW = """
+SELECT COUNT(*) < 100 FROM (SELECT 1 FROM name
+    WHERE tier IN (SELECT value FROM json_each(:tiers)) AND folded >= :query AND folded < :end LIMIT 100)
 """
 _LABEL = 2
 """What a label is worth more than an alias."""
@@ -255,18 +259,21 @@ class Index:
 
         ``languages`` are those asked for, fallbacks included; names in others are found too.
         """
-        query, asked = fold(text), json.dumps(list(languages))
+        query, asked, every = fold(text), json.dumps(list(languages)), [*self._tiers]
+        if not query:
+            return []
         best: dict[int, Any] = {}
         found: list[Any] = []
-        whole, beginning = query + "\0", query + "\U0010ffff"
-        for end in (whole, beginning) if query else ():
-            for tier in self._tiers if len(found) < limit else ():
-                place: dict[str, object] = {"tier": tier, "query": query, "end": end}
-                for row in self._rows(_PREFIX, kind=kind, limit=limit, languages=asked, **place):
-                    best[row[1]] = max(row, best.get(row[1], row))
-                found = sorted(best.values(), reverse=True)[:limit]
-                if end == beginning and len(found) == limit and found[-1][0] >= tier + _LABEL:
-                    break  # nothing in a lower tier is better
+        beginning = query + "\U0010ffff"
+        ((few,),) = self._rows(_FEW, tiers=json.dumps(every), query=query, end=beginning)
+        parts = [(end, [tier]) for end in (query + "\0", beginning) for tier in every]
+        for end, tiers in [(beginning, every)] if few else parts:
+            if end == beginning and len(found) == limit and found[-1][0] >= tiers[0] + 1 + _LABEL:
+                break  # nothing from here on is better
+            place: dict[str, object] = {"query": query, "end": end, "tiers": json.dumps(tiers)}
+            for row in self._rows(_PREFIX, kind=kind, limit=limit, languages=asked, **place):
+                best[row[1]] = max(row, best.get(row[1], row))
+            found = sorted(best.values(), reverse=True)[:limit]
         return [(entity, name) for _, _, entity, name in found]
 
     def by_words(self, text: str, kinds: Sequence[str], *, limit: int = 10) -> list[str]:
