@@ -131,8 +131,8 @@ class Machine:
             def node(state: State, runtime: Runtime[Any]) -> Command[Node]:
                 run = context(state, runtime)
                 update = work(state, replace(run, tell=runtime.stream_writer) if run.tell is _into_stream else run)
-                goto = () if "outcome" in update else self.route(State(**{**state, **update}))
-                return Command(update=update, goto=goto)
+                after: Any = {**state, **update}
+                return Command(update=update, goto=() if "outcome" in update else self.route(after))
 
             return node
 
