@@ -240,7 +240,7 @@ class Index:
             raise DataError(f"{file}: not a readable index: {error}") from error
         try:
             (most,) = self._sqlite.execute("SELECT MAX(tier) FROM name").fetchone()
-            self._tiers = range(most or 0, -1, -1)
+            self._tiers = [*range(most or 0, -1, -1)]
         except sqlite3.Error as error:
             self._sqlite.close()
             raise DataError(f"{file}: not a readable index: {error}") from error
@@ -259,15 +259,15 @@ class Index:
 
         ``languages`` are those asked for, fallbacks included; names in others are found too.
         """
-        query, asked, every = fold(text), json.dumps(list(languages)), [*self._tiers]
+        query, asked = fold(text), json.dumps(list(languages))
         if not query:
             return []
         best: dict[int, Any] = {}
         found: list[Any] = []
         beginning = query + "\U0010ffff"
-        ((few,),) = self._rows(_FEW, tiers=json.dumps(every), query=query, end=beginning)
-        parts = [(end, [tier]) for end in (query + "\0", beginning) for tier in every]
-        for end, tiers in [(beginning, every)] if few else parts:
+        ((few,),) = self._rows(_FEW, tiers=json.dumps(self._tiers), query=query, end=beginning)
+        parts = [(end, [tier]) for end in (query + "\0", beginning) for tier in self._tiers]
+        for end, tiers in [(beginning, self._tiers)] if few else parts:
             if end == beginning and len(found) == limit and found[-1][0] >= tiers[0] + 1 + _LABEL:
                 break  # nothing from here on is better
             place: dict[str, object] = {"query": query, "end": end, "tiers": json.dumps(tiers)}
