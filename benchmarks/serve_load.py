@@ -8,7 +8,8 @@ is looked at; then many pages of a knowledge base that never answers are asked f
 Last, a simple question is asked once a second, alone and beside many readers (``_readers.py``), who think ``--think``
 seconds on average between two things that they do. ``--varied``: not six questions again and again, but some 270
 different ones (``_varied.py``); of those that are timed each is new to the server. ``--ask``: readers do
-nothing but ask, and nobody asks beside them: who asks once a second would come behind all. ``--workers``: so many processes serve, with PostgreSQL, whose processes count as the machine's.
+nothing but ask, and nobody asks beside them: who asks once a second would come behind all. ``--workers``: so
+many processes serve, with PostgreSQL, whose processes count as the machine's.
 """
 
 from __future__ import annotations
