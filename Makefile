@@ -9,6 +9,8 @@ install = $(if $(shell command -v uv),uv pip install --quiet --python $(1)/bin/p
 LOCKED := --no-deps --require-hashes -r requirements.lock
 # Images of Python set it for their layers' sake; here every process of a test would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
+# Tests run side by side: more threads of each for its matrices only wait for one another.
+test page-test slow-test: export OPENBLAS_NUM_THREADS = 1
 
 .PHONY: demo test everything smoke-test page-test slow-test attack-test long-test kill-test train-test model-test wiki-test engine-test deploy-test scale-demo lint bench wheel-test bare-test cassettes site vendor picture cut release lock clean
 
@@ -34,7 +36,7 @@ everything: lint demo test page-test slow-test attack-test long-test train-test 
 smoke-test: $(READY)  ## a little of each heavy target: kills, attacks, engines, two servers
 	KBNAV_KILLS=7 $(BIN)/python -m pytest -q tests/long/test_kills.py
 	$(BIN)/python -m pytest -q tests/engines tests/deploy/test_balanced.py
-	$(BIN)/python -m pytest -q -m slow tests/attack/test_downloads.py tests/attack/test_saved_runs.py
+	$(BIN)/python -m pytest -q -m slow tests/attack/test_sizes.py::test_twenty_downloads_at_once_take_little_memory tests/attack/test_saved_runs.py
 
 slow-test: $(READY)  ## the tests that take too long for `make test`, but for the attacks
 	$(BIN)/python -m pytest -q -n auto --dist load -m slow --ignore tests/attack

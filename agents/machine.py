@@ -32,7 +32,7 @@ from kbnav.answers.tables import Absence, encodable
 from kbnav.errors import ServiceError, Stopped, StopRun
 from kbnav.models.cancellation import Cancellation, OutOfTime, in_thread, in_time
 from kbnav.models.prices import cost_of
-from kbnav.runs.trajectory import FINISH, RUN_QUERIES, Call, Dropped, Outcome, Step, Stop, Usage, span
+from kbnav.runs.trajectory import FINISH, JOIN, RUN_QUERIES, Call, Dropped, Outcome, Step, Stop, Usage, span
 from kbnav.settings.model import Budget, Price
 from kbnav.tools.context import Context, Observation, notes_on
 from kbnav.tools.toolbox import Toolbox
@@ -369,7 +369,18 @@ _Ran = tuple[Step, Usage, StopRun | None]
 def run_calls(
     calls: Sequence[Call], first: int, toolbox: Toolbox, state: State, run: RunContext
 ) -> tuple[list[Step], Usage, StopRun | None]:
-    """Run the calls of one turn side by side; steps come in the order asked for, and are streamed as they end."""
+    """Run the calls of one turn side by side; steps come in the order asked for, and are streamed as they end.
+
+    A call that takes up rows of a result waits for the calls before it, one of which may give these.
+    """
+    joins = [place for place, call in enumerate(calls) if call.tool == JOIN and place]
+    if joins:
+        steps, usage, error = run_calls(calls[: joins[0]], first, toolbox, state, run)
+        if error:
+            return steps, usage, error
+        seen = State(**{**state, "path": [*state["path"], *steps]})
+        more, spent, error = run_calls(calls[joins[0] :], first + len(steps), toolbox, seen, run)
+        return [*steps, *more], usage + spent, error
     for call in calls:
         run.tell(Event("call", call=call))
     contexts = _contexts(calls, toolbox, state, run.tool_context)
@@ -435,7 +446,7 @@ def _run_one(number: int, call: Call, toolbox: Toolbox, context: Context) -> _Ra
         nodes=seen.nodes,
         facts=seen.facts,
         lost=seen.lost,
-        result=seen.result or (context.number if call.tool in RUN_QUERIES and seen.rows else 0),
+        result=seen.result or (context.number if call.tool in RUN_QUERIES and seen.rows is not None else 0),
         ran=seen.ran,
     )
     return step, seen.usage, error

@@ -164,12 +164,13 @@ def mini_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def home(mini_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home of the test's own, with the bundled mirror already unpacked."""
+def home(mini_home: Path, demo_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of the test's own, with the bundled mirror already unpacked and the demo SKB built."""
     folder = tmp_path / "home"
     folder.mkdir()
     (mini_home / "mirrors").mkdir(exist_ok=True)
     (folder / "mirrors").symlink_to(mini_home / "mirrors")
+    (folder / "skbs").symlink_to(demo_home / "skbs")
     monkeypatch.setenv("KBNAV_HOME", str(folder))
     monkeypatch.setenv("COLUMNS", "100")
     return folder

@@ -75,12 +75,11 @@ def test_the_page_ends_in_an_answer_and_in_scores_in_a_fresh_environment(folder,
     assert (saved.info.system, score_run(saved).all.values["em"]) == ("counter", 1.0)
 
 
-def test_a_retriever_a_dataset_and_a_knowledge_base_of_ones_own(folder, home, demo_home, monkeypatch, capsys):
+def test_a_retriever_a_dataset_and_a_knowledge_base_of_ones_own(folder, monkeypatch, capsys):
     parts = {head.partition('"')[2].strip('"'): code for head, code in fenced(PAGE) if head.startswith("python title")}
     for name, code in parts.items():
         assert len(code.splitlines()) < 40
         (folder / name).write_text(code)
-    (home / "skbs").symlink_to(demo_home / "skbs")
     monkeypatch.syspath_prepend(folder)
     for command in commands(PAGE, "sh")[3:]:
         monkeypatch.setattr(sys, "argv", shlex.split(command))

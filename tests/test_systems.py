@@ -83,10 +83,8 @@ def unclear(kb, settings, options: int):
 
 
 @pytest.fixture
-def folder(home: Path, demo_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A working folder of somebody's with a module ``strange``, the mini mirror and the demo SKB at hand."""
-    with open_kb(Settings(kb="demo", home=demo_home)):
-        (home / "skbs").symlink_to(demo_home / "skbs")
     (tmp_path / "strange.py").write_text(STRANGE)
     (tmp_path / "broken.py").write_text("import nosuchpackage\n")
     (tmp_path / "failing.py").write_text("1 / 0\n")

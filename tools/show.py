@@ -256,7 +256,8 @@ def table_text(table: AnswerTable, shown: Shown, *, name: str = "", measured: Me
         said = f"{name}: {table.boolean}" if name else str(table.boolean)
         return f"{said}\n{table.note}" if table.note else said
     if not table.rows:
-        return " ".join(filter(None, ("The query ran and returned no rows.", table.cut, table.note)))
+        said = f"{name}: the query ran and returned no rows." if name else "The query ran and returned no rows."
+        return " ".join(filter(None, (said, table.cut, table.note)))
     columns, total = table.columns[:_COLUMNS], len(table.rows)
     lines = _row_texts(table, shown, measured)
     seen = rows_shown(table, shown)

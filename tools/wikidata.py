@@ -203,9 +203,8 @@ def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observa
         context.tables[query] = replace(table, days=tuple(sorted(one for one in days if "-01-01T" in one)))
     shown = table_text(table, context.shown, name=name, measured=seen)
     text = "\n".join([shown, *([reason] if reason else []), *told])
-    has_rows = table.boolean is not None or bool(table.rows)
     rows = 1 if table.boolean is not None else sum(any(row) for row in table.rows)
-    return Observation(text, rows=rows, result=context.number if has_rows else 0)
+    return Observation(text, rows=rows, result=context.number)
 
 
 def again(context: Context, query: str) -> Observation | None:
@@ -373,12 +372,14 @@ def finish(
 
     Args:
         thought: Why it answers the question, or why nothing does; what a reader should know of it.
-        result: Its number; 0: the last one with rows.
+        result: Its number; 0: the last one with rows. One without rows, if `answer` says that there is none.
         columns: Those that were asked for, such as "city population", if it has others too.
         answer: The answer in one to three plain sentences, in the language of the question, from that result alone.
             Of a list that was shown whole, name all; else say how many there are.
         no_answer: True if queries have shown that the knowledge base does not hold the answer.
     """
+    if answer and result in context.results and not context.results[result].rows:
+        return Observation(f"Finished: result {result}, which has no rows, is the answer.")
     with_rows = {number: step for number, step in sorted(context.results.items()) if step.rows}
     if no_answer or not (result or with_rows):
         return Observation("Finished.")

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from kbnav.agents.common.state import LIMITS, State, all_steps
 from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import Absence, AnswerTable, Cell, Ranked, Ranking
-from kbnav.errors import QuerySyntaxError, StopRun, TellModel
-from kbnav.knowledge.absence import absence_of
+from kbnav.errors import KbnavError, QuerySyntaxError, StopRun, TellModel
+from kbnav.knowledge.absence import absence_of, stated_none
 from kbnav.knowledge.base import Entity, Joint, KnowledgeBase, Shaped, asked_by
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit
-from kbnav.knowledge.sparql.syntax import Path, Triples, read_query
+from kbnav.knowledge.sparql.syntax import Path, read_query
 from kbnav.knowledge.sparql.verbalization import comment_labels
 from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.models.transport import reply_purpose
@@ -46,6 +46,8 @@ _LONG = 200
 _FACTS = 15
 """Links that a writer is shown of an answer."""
 _NOT_RUN = ("repeat", "premature finish", "not alone", "over budget")
+_NONE = ("stated none", "all excluded")
+"""Kinds of nothing by which it is known that there is none, which is an answer."""
 _NO_WORDS = "The sentence could not be written; the rows are the answer."
 _LOOKS = re.compile(r"^\s*(?:(?:PREFIX|BASE)\b[^\n]*\s+)*(?:CONSTRUCT|DESCRIBE)\b", re.IGNORECASE)
 _START = "entity_id"
@@ -126,31 +128,42 @@ class QueryEnding:
         if state["stop"] == "finish":
             number = path[-1].call.arguments.get("result")
             if number:
-                return next(
-                    (step for step in (*path, *state["discarded"]) if step.result == number and step.rows), None
-                )
+                return next((step for step in (*path, *state["discarded"]) if step.result == number), None)
             if self.last_executed:
                 return next((step for step in reversed(path) if step.queried and step.rows is not None), None)
         return last_with_rows(path) or last_with_rows(state["discarded"])
 
     def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:
-        """The final query's whole table, without a probing LIMIT; of a no, 0 or nothing, which kind it is."""
+        """The final query's whole table, without a probing LIMIT; of a no, 0 or nothing, which kind it is.
+
+        Where it is known that there is none, that is the answer.
+        """
         outcome, usage = self._concluded(state, context)
-        query, table = outcome.query, outcome.table
-        if table is None and outcome.status == "no answer" and state.get("understood") is None:  # rules guess
+        query, table, guessed = outcome.query, outcome.table, False
+        if table is None and outcome.status == "no answer":
             queries = (step.query for step in state["path"] if step.call.tool in RUN_QUERIES and step.rows is not None)
             ran = [one for one in queries if not _explores(one)]
             query = ran[-1] if ran else ""
-            table = context.tables.get(query)
+            table, guessed = context.tables.get(query), state.get("understood") is not None  # rules guess
         if table is None or not query:
             return outcome, usage
-        kind = absence_of(asked_by(context.kb, query), query, table, context.answer_language)
+        kb, language = asked_by(context.kb, query), context.answer_language
+        kind = stated_none(kb, query, language) if guessed else absence_of(kb, query, table, language)
+        said = outcome.text or (outcome.note if guessed else "")
+        if outcome.status == "no answer" and said and kind and kind.kind in _NONE:
+            outcome = replace(outcome, status="answered", query=query, table=table, text=said, note="")
+        if kind and outcome.table is not None and not outcome.table.labels:
+            with suppress(KbnavError):
+                outcome = replace(outcome, table=labelled(outcome.table, query, kb, language))
         return replace(outcome, absence=kind), usage
 
     def _concluded(self, state: State, context: Context) -> tuple[Outcome, Usage]:
         outcome, path = _begun(state), state["path"]
-        if outcome.stop == "finish" and path[-1].call.arguments.get("no_answer"):
-            return replace(outcome, status="no answer", note=path[-1].call.thought), Usage()
+        ending = path[-1].call if outcome.stop == "finish" else Call(FINISH, {})
+        sentence = str(ending.arguments.get("answer", "")).strip() if self.sentence else ""
+        if ending.arguments.get("no_answer"):
+            thought = "" if sentence else ending.thought
+            return replace(outcome, status="no answer", text=sentence, note=thought), Usage()
         step = self.answer_step(state)
         if step is None:
             given_up = outcome.status not in ("refused", "failed")
@@ -163,7 +176,8 @@ class QueryEnding:
         if outcome.stop in LIMITS and known:
             return replace(outcome, query=query, table=known, text=plain_answer(known)), Usage()
         if not step.rows:
-            return replace(outcome, status="no answer", query=query, table=known), Usage()
+            status: Status = "answered" if sentence else "no answer"
+            return replace(outcome, status=status, query=query, table=known, text=sentence), Usage()
         if outcome.status == "best effort" and path and self.chosen(path[-1].call, path[:-1]):
             outcome = replace(outcome, status="answered")  # the last action repeated a query to name it as the answer
         if outcome.status == "failed":
@@ -175,19 +189,19 @@ class QueryEnding:
             failed = replace(outcome, status="no answer", query=query)
             return failed.noted("The final query failed when it was run again.", str(error)), Usage()
         if outcome.stop == "finish":
-            table = table.projected(named_columns(str(path[-1].call.arguments.get("columns", ""))))
+            every, table = table.columns, table.projected(named_columns(str(ending.arguments.get("columns", ""))))
+            if hidden := [one for one in every if one not in table.columns]:
+                outcome = outcome.noted(f"The query also gives {', '.join(hidden)}.")
         runs_anywhere = context.kb.declared(final) if not own and isinstance(context.kb, Shaped | Joint) else final
         outcome = replace(outcome, query=runs_anywhere, table=table).noted(*note)
         outcome = outcome.noted(" ".join(filter(None, (table.cut, table.note))))
         try:
             if not own:
-                base = asked_by(context.kb, final)
                 again = table.labels if context.answer_language != context.language else ()
-                names = base.labels([*ids_in(base, final), *again], language=context.answer_language)
-                outcome = replace(outcome, table=replace(table, labels={**table.labels, **names}))
-            finished = self.sentence and outcome.stop == "finish" and final == query
-            sentence = str(path[-1].call.arguments.get("answer", "")).strip() if finished else ""
-            text, usage = (sentence, Usage()) if sentence else self.write(outcome, state, context)
+                named = labelled(table, final, context.kb, context.answer_language, again)
+                outcome = replace(outcome, table=named)
+            whole = sentence and final == query
+            text, usage = (sentence, Usage()) if whole else self.write(outcome, state, context)
         except StopRun as error:  # the rows are there; only the words for them are missing
             return replace(outcome, text=plain_answer(table)).noted(_NO_WORDS, str(error)), Usage()
         return replace(outcome, text=text), usage
@@ -196,8 +210,7 @@ class QueryEnding:
 def _explores(query: str) -> bool:
     """Whether a query asks which properties or subclasses there are: no rows of it say nothing of the question."""
     with suppress(QuerySyntaxError):
-        elements = [element for group in read_query(query).groups for element in group.elements]
-        patterns = [pattern for element in elements if isinstance(element, Triples) for pattern in element.patterns]
+        patterns = read_query(query).patterns
         verbs = [pattern.verb.text() if isinstance(pattern.verb, Path) else "" for pattern in patterns]
         return "" in verbs or {*verbs} == {"rdfs:subClassOf"}
     return False
@@ -213,6 +226,12 @@ def last_with_rows(steps: Sequence[Step]) -> Step | None:
 def ids_in(kb: KnowledgeBase, query: str) -> Sequence[str]:
     """Ids of what a query names, as the knowledge base calls it."""
     return kb.ids_in(query) if isinstance(kb, Shaped) else entity_ids(query)
+
+
+def labelled(table: AnswerTable, query: str, kb: KnowledgeBase, language: str, of: Collection[str] = ()) -> AnswerTable:
+    """The table with labels in a language: of what its query names, and of further ids."""
+    base = asked_by(kb, query)
+    return replace(table, labels={**table.labels, **base.labels([*ids_in(base, query), *of], language=language)})
 
 
 def _final_table(query: str, question: str, context: Context) -> tuple[str, AnswerTable, tuple[str, str]]:

@@ -64,14 +64,15 @@ def check_answer(question: str, language: str, query: str, table: AnswerTable) -
 class Expectation:
     """What a question wants.
 
-    ``choice``: one of the things that it names. ``only``, ``sorted`` and ``exception`` are the words that ask
-    for one thing, for an end of an order, and for leaving something out; empty where there are none. ``numbers`` are
-    those of two digits or more.
+    ``choice``: one of the things that it names; ``each``: a number of each of several. ``only``, ``sorted`` and
+    ``exception`` are the words that ask for one thing, for an end of an order, and for leaving something out; empty
+    where there are none. ``numbers`` are those of two digits or more.
     """
 
     kind: QuestionKind
     year: bool = False
     choice: bool = False
+    each: bool = False
     only: str = ""
     sorted: str = ""
     exception: str = ""
@@ -98,6 +99,7 @@ def read_expectation(question: str, language: str) -> Expectation:
         "values" if choice else read.kind,
         year=bool(pattern("year")),
         choice=choice,
+        each=bool(word("each")),
         only="" if pattern("several", bare) else word("only", bare),
         sorted=word("sorted", bare),
         exception=pattern("except"),
@@ -148,7 +150,7 @@ def _of_form(one: _Checker) -> Found:
     if wanted.kind == "yes-no" and one.table.boolean is None and not _is_truth(found):
         yield "truth", ""
     numbers = any(_NUMERIC.fullmatch(cell.value) for cell in cells)
-    if wanted.kind == "count" and len(one.table) and not (len(one.table.rows) == 1 and numbers):
+    if wanted.kind == "count" and len(one.table) and not (numbers and (wanted.each or len(one.table.rows) == 1)):
         yield "count", ""
     if wanted.kind == "count" and [cell.value for cell in cells] == ["0"]:
         yield "zero", ""

@@ -116,6 +116,21 @@ def test_what_can_be_typed_in_a_chat_beside_questions(kbnav):
     assert after.count("SELECT DISTINCT ?answer WHERE { ?answer wdt:P61 wd:Q7186 .") == 2
 
 
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("SELECT ?x { ?x wdt:P61 wd:Q7186 }", ["discoverer or inventor of [x]: Marie Curie"]),
+        ("SELECT ?x { wd:Q7186 wdt:P61 ?x }", ["the other way round, `?x wdt:P61 wd:Q7186`, it has matches"]),
+        ("SELECT ?x { ?x wdt:P575 ?d FILTER(?d > 1800) }", ["?d is a date: YEAR(?d) is its year"]),
+    ],
+)
+def test_a_query_is_told_in_words_and_why_it_finds_nothing_beside_its_rows(kbnav, query, told):
+    code, out, error = kbnav("sparql", "query", "--kb", "mini", query)
+    assert code == 0
+    assert [one for one in told if one not in error or one in out] == []
+    assert kbnav("sparql", "query", "--kb", "mini", "--csv", query)[2] == ""
+
+
 def test_runs_lists_what_was_asked_the_newest_last_and_ids_that_show_knows(kbnav):
     assert kbnav("runs") == (0, "", "")
     for question in ("Who was the spouse of Marie Curie?", "Which elements were discovered by Marie Curie?"):
@@ -204,6 +219,26 @@ def test_answers_of_another_system_need_no_knowledge_base(evaluation, tmp_path):
     code, out, error = evaluation("import", "theirs.json", "q.jsonl", "--out", "runs/t")
     assert (code, out) == (0, "runs/t: 2 questions of q\n"), error
     assert scores("runs/t") == {"a": pytest.approx(2 / 3), "b": 0.0}
+
+
+def test_predictions_come_in_the_forms_that_programs_write(evaluation, tmp_path, caplog):
+    questions = [{"id": one, "question": f"{one}?", "answers": [f"Q{one}"]} for one in (0, 1, 2)]
+    (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, questions)))
+    (tmp_path / "plain.json").write_text(json.dumps([{"id": 0, "answers": ["", "Q0"]}, {"id": 1, "answers": [""]}]))
+    assert "1 without a prediction" in evaluation.out("import", "plain.json", "q.jsonl", "--out", "plain")
+    assert scores("plain") == {"0": 1.0, "1": 0.0, "2": 0.0}
+    assert "empty answers are left out: 2" in caplog.text
+    query, uri = "SELECT ?x { ?x wdt:P61 wd:Q7186 }", {"type": "uri", "value": "http://www.wikidata.org/entity/Q1"}
+    found = {"head": {"vars": ["x"]}, "results": {"bindings": [{"x": uri}]}}
+    asked = [{"id": 0, "query": {"sparql": query}}, {"id": "1", "query": {"sparql": query}, "answers": [found]}]
+    (tmp_path / "qald.json").write_text(json.dumps({"questions": [*asked, {"id": 2, "query": {}, "answers": []}]}))
+    said = evaluation.out("import", "qald.json", "q.jsonl", "--kb", "mini", "--out", "qald")
+    assert (scores("qald"), "1 without a prediction" in said) == ({"0": 0.0, "1": 1.0, "2": 0.0}, True)
+    assert len(read_saved_run(Path("qald")).records["0"].run.outcome.table) == 2  # polonium and radium
+    (tmp_path / "nodes.csv").write_text("id,question,nodes\n0,Which?,n1\n")
+    (tmp_path / "theirs.trec").write_text("0 Q0 n1 1 2.5 t\n")
+    evaluation.out("import", "theirs.trec", "nodes.csv", "--out", "trec")
+    assert read_saved_run(Path("trec")).records["0"].run.outcome.ranking.ids == ["n1"]
 
 
 def test_plain_values_as_gold_answers_equal_literals_of_that_value(evaluation, tmp_path):

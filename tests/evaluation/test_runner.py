@@ -123,14 +123,14 @@ def test_when_stopped_the_questions_under_way_end_and_are_kept(tmp_path):
     ("change", "named"),
     [
         ({"questions": ("q1",)}, "questions"),
-        ({"dataset_sha256": "11"}, "dataset_sha256"),
+        ({"dataset_sha256": "11"}, "dataset"),
         ({"prompts": {"policy.md": "22"}}, "prompts"),
-        ({"gold_sha256": "33"}, "gold_sha256"),
+        ({"gold_sha256": "33"}, "gold"),
     ],
 )
 def test_a_run_is_not_gone_on_with_under_other_conditions(tmp_path, change, named):
     begin_run(tmp_path, info_of(["q0"]))
-    with pytest.raises(UsageError, match=f"another {named};"):
+    with pytest.raises(UsageError, match=f"differs in: {named};"):
         begin_run(tmp_path, replace(info_of(["q0"]), **change))
 
 
@@ -142,7 +142,7 @@ def test_settings_that_change_no_answer_may_change(tmp_path):
     )
     assert begin_run(tmp_path, info_of(["q0"], settings=moved.public(), started="tuesday")).started == "monday"
     hotter = settings.model_copy(update={"temperature": 0.3})
-    with pytest.raises(UsageError, match=r"settings\.temperature"):
+    with pytest.raises(UsageError, match="setting temperature"):
         begin_run(tmp_path, info_of(["q0"], settings=hotter.public()))
 
 
@@ -186,7 +186,7 @@ def test_a_sample_is_drawn_by_its_seed_and_kept_with_the_run(data, tmp_path):
     kept = json.loads((tmp_path / "a" / "run.json").read_text())
     assert kept["sample"] == {"share": 0.1, "seed": 1}
     assert len(kept["questions"]) == 4
-    with pytest.raises(UsageError, match="another questions, sample"):
+    with pytest.raises(UsageError, match="differs in: questions, sample"):
         asked(data, tmp_path / "a", "stark-prime-test", sample=0.1, seed=2)
     with pytest.raises(UsageError, match="above 0 and up to 1, not 2"):
         asked(data, tmp_path / "e", "stark-prime-test", sample=2)

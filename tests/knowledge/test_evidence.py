@@ -83,6 +83,13 @@ def test_a_preferred_statement_says_how_many_it_hides(mini_kb):
     assert ("(William Gregor)" in line, line.count(", of lower rank")) == (True, 1)
 
 
+def test_a_statement_of_normal_rank_says_which_preferred_one_hides_it(mini_kb):
+    told = found(mini_kb, "SELECT ?who { wd:Q716 p:P61 ?s . ?s ps:P61 ?who }")
+    above = {one.value.entity_id: [other.entity_id for other in one.higher] for (one,) in told.rows}
+    assert above == {"Q498817": ["Q58575"], "Q160196": ["Q58575"], "Q58575": []}
+    assert sum("preferred statement: Q58575" in line for line in evidence_lines(told, AnswerTable())) == 2
+
+
 def test_a_deprecated_statement_that_a_query_takes_is_told_as_one(atlantis):
     told = found(atlantis, "SELECT ?capital { wd:Q1 p:P36 ?s . ?s ps:P36 ?capital } ORDER BY ?capital")
     assert [(row[0].rank, row[0].statement.rpartition("/")[2]) for row in told.rows] == [
@@ -90,6 +97,23 @@ def test_a_deprecated_statement_that_a_query_takes_is_told_as_one(atlantis):
         ("deprecated", "Q1-b"),
     ]
     assert names(told, 1) == {"Atlantis capital Cerne"}
+
+
+@pytest.mark.parametrize(
+    ("query", "evidence", "rank"),
+    [
+        ("ASK { wd:Q131733 wdt:P26 ?x }", {"Henry Cavendish spouse no value"}, "normal"),
+        ("SELECT ?s { wd:Q131733 ?p ?s . ?s a wdno:P26 }", {"Henry Cavendish spouse no value"}, "normal"),
+        (
+            "SELECT ?x ?p { ?property wikibase:claim ?p . ?x ?p ?s . ?s wikibase:rank wikibase:DeprecatedRank }",
+            {"Albert Einstein award received Pour le Mérite"},
+            "deprecated",
+        ),
+    ],
+)
+def test_a_statement_is_told_whole_also_one_without_value_or_named_by_its_parts(mini_kb, query, evidence, rank):
+    told = found(mini_kb, query)
+    assert (names(told), {one.rank for one in told.rows[0]}) == (evidence, {rank})
 
 
 COUNTS = "{ SELECT (COUNT(?p) AS ?n) { wd:Q1 wdt:P1082 ?p } } { SELECT (COUNT(?q) AS ?m) { wd:Q2 wdt:P1082 ?q } }"
@@ -190,6 +214,9 @@ MADE = [
     ("SELECT ?x { wd:Q979 wdt:P61 ?y . ?y wdt:P25 wd:Q937 }", "partial copy", "not stated"),
     ("SELECT ?x { wd:Q979 wdt:P26 ?x }", "asks wrongly", "asks wrongly"),
     ("SELECT ?x { wd:Q131733 wdt:P26 ?x }", "stated none", "stated none"),
+    ("ASK { wd:Q131733 p:P26/ps:P26 ?x }", "stated none", "stated none"),
+    ("SELECT ?x { wd:Q131733 wdt:P31 ?c ; p:P26 ?s . ?s ps:P26 ?x }", "stated none", "stated none"),
+    ("SELECT ?x { ?x wdt:P61 wd:Q131761 MINUS { ?x wdt:P575 ?d } }", "partial copy", "all excluded"),
     ("SELECT ?x { wd:Q7186 wdt:P61 ?x }", "asks wrongly", "asks wrongly"),
     ('SELECT ?x { ?x wdt:P61 "Marie Curie"@en }', "asks wrongly", "asks wrongly"),
     ("SELECT ?x { ?x wdt:P61 wd:Q7186 ; wdt:P575 ?d FILTER(?d > 5) }", "asks wrongly", "asks wrongly"),

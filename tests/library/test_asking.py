@@ -56,7 +56,7 @@ class Slow(ScriptedModel):
         return super()._generate(*args, **kwargs)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def kb(mini_home: Path):
     with kbnav.open("mini", settings=kbnav.Settings(home=mini_home)) as opened:
         yield opened
@@ -74,9 +74,10 @@ def test_an_open_knowledge_base_is_searched_read_queried_and_closed(kb):
     assert counted.records() == [{"n": 2, "x": 2.5, "many": True}]
     assert str(kb.query("SELECT (88.0 AS ?whole) (0.5 AS ?half) {}").records()) == "[{'whole': 88, 'half': 0.5}]"
     assert kb.query("ASK { wd:Q979 wdt:P61 wd:Q7186 }").records() == [{"boolean": True}]
-    kb.close()
+    closed = kbnav.open("mini", settings=kb.settings)
+    closed.close()
     with pytest.raises(UsageError, match="the knowledge base mini is closed"):
-        kb.query(POLONIUM)
+        closed.query(POLONIUM)
     with pytest.raises(UsageError, match="no knowledge base 'nowhere'"):
         kbnav.open("nowhere")
 

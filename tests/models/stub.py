@@ -100,6 +100,7 @@ class ModelStub:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # or each reply on a connection that is kept comes 40 ms later
 
             def do_POST(self) -> None:
                 asked = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or "{}")

@@ -58,6 +58,11 @@ TRUE = AnswerTable(boolean=True)
 FINE = [
     ("Did Roland produce synthesizers?", "ASK { wd:Q1 wdt:P31 wd:Q2 }", TRUE),
     ("How many brothers of Messner live?", COUNTED, rows(Term("literal", "5", NUMBER))),
+    (
+        "How many copies does each branch hold?",
+        "SELECT ?x (COUNT(?y) AS ?n) { ?y wdt:P50 ?x } GROUP BY ?x",
+        AnswerTable(("x", "n"), ((ONE, Term("literal", "4", NUMBER)), (TWO, Term("literal", "3", NUMBER)))),
+    ),
     ("What year did the wall fall?", PLAIN, rows(Term("literal", "1989", NUMBER))),
     ("Who wrote Dune?", PLAIN, rows(ONE, TWO)),
     ("Who is older, Messi or Ronaldo?", SORTED + " LIMIT 1", rows(ONE)),

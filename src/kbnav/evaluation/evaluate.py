@@ -34,9 +34,11 @@ from kbnav.evaluation.records import (
     RunInfo,
     SavedRun,
     read_gold,
+    read_info,
     read_saved_run,
 )
 from kbnav.evaluation.runner import (
+    NOT_OF_RUNS,
     Build,
     Ended,
     Progress,
@@ -58,8 +60,6 @@ from kbnav.settings.plugins import missing
 from kbnav.settings.systems import usual_agent
 
 _log = logging.getLogger(__name__)
-_NOT_OF_RUNS = ("api_key", "benchmarks", "database", "home", "web", "bot")
-"""Settings of the machine and its servers, and secrets, of which only masks are saved."""
 RULES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         **{rule: {"budget": (rule,)} for rule in ("rollback", "premature_finish", "hint")},
@@ -109,31 +109,33 @@ class EvaluationPlan:
         return "en" if self.settings.language == "auto" else self.settings.language
 
 
-def repeated(folder: Path, dataset: str = "") -> EvaluationPlan:
+def repeated(folder: Path, dataset: str = "", kb: str = "") -> EvaluationPlan:
     """The plan of a saved run: its system, settings, questions and gold answers, with the secrets that are set now.
 
-    The questions are those in its folder, or read anew from ``dataset``. Raises UsageError where these are others or a
-    setting is no longer known, DataError.
+    The questions are those in its folder, or read anew from ``dataset``, with which it needs no gold answers. ``kb`` is
+    where its knowledge base is now. Raises UsageError where the questions are others or a setting is no longer known,
+    DataError.
     """
-    run = read_saved_run(folder)
-    info = run.info
+    info, gold = read_info(folder), folder / GOLD
     if info.origin:
         raise UsageError(f"{folder} was imported from {info.origin}: kbnav has no system to ask again")
     if dataset:
         found = find_dataset(dataset)
     else:
-        asked_then = [run.gold[name] for name in info.questions]
+        answers = read_gold(gold)[1]
+        asked_then = [answers[name] for name in info.questions]
         kept = (Question(one.id, {info.language: one.question}, one.query) for one in asked_then)
         found = Dataset(info.dataset, tuple(kept), SOURCES["jsonl"], info.dataset_sha256)
     if found.sha256 != info.dataset_sha256:
         raise UsageError(f"{folder} asked other questions than {found.name} has, or they have changed since")
     try:
-        settings = load_settings(**{name: value for name, value in info.settings.items() if name not in _NOT_OF_RUNS})
+        same = {name: value for name, value in info.settings.items() if name not in NOT_OF_RUNS}
+        settings = load_settings(**same | ({"kb": kb} if kb else {}))
     except UsageError as error:
         raise UsageError(f"{folder} was made by a kbnav with other settings: {error}") from error
-    seed, gold = int(info.topics.get("seed", 0)), folder / GOLD
-    asked = frozenset(info.questions)
-    return EvaluationPlan(info.system, found, settings, asked, gold=gold, seed=seed, drawn=info.sample)
+    seed, asked = int(info.topics.get("seed", 0)), frozenset(info.questions)
+    frozen = gold if gold.exists() else None
+    return EvaluationPlan(info.system, found, settings, asked, gold=frozen, seed=seed, drawn=info.sample)
 
 
 def run_card(info: RunInfo) -> list[tuple[str, str]]:
@@ -144,7 +146,7 @@ def run_card(info: RunInfo) -> list[tuple[str, str]]:
     if "files" in kb:
         kb["files"] = f"SHA-256 {sha256(json.dumps(kb['files'], sort_keys=True).encode()).hexdigest()}"
     price = price_of(Settings.model_construct(base_url=own.get("base_url", ""), prices={}), info.model)
-    changed = {name: value for name, value in own.items() if value != usual.get(name) and name not in _NOT_OF_RUNS}
+    changed = {name: value for name, value in own.items() if value != usual.get(name) and name not in NOT_OF_RUNS}
     for name, value in changed.items():
         if isinstance(value, Mapping) and isinstance(usual.get(name), Mapping):
             changed[name] = {key: one for key, one in value.items() if one != usual[name].get(key)}
@@ -227,10 +229,12 @@ def evaluate(
         name = plan.system or usual_agent(kb)
         # What the paper of a dataset sets otherwise for it.
         usual = {"top_v": HUMAN_TOP_V} if name == "rerank" and is_human(plan.dataset.name) else {}
-        options = systems.find(name).read({**usual, **settings.options})
+        entry = systems.find(name)
+        options = entry.read({**usual, **settings.options})
         settings = settings.model_copy(update={"options": options.model_dump(mode="json")})
         system = build(name, kb, settings)
-        if settings.model == OFFLINE and system.ranks_only and system.prompts:
+        asks = system.prompts if system.ranks_only else "model" in entry.uses and name != usual_agent(kb)
+        if settings.model == OFFLINE and asks:
             _log.warning("rules stand in for the language model that %s asks; --model names one", name)
         questions = _with_gold(plan, candidates, kb, folder, stopped, on_gold)
         if questions is None:
@@ -265,7 +269,7 @@ def evaluate(
             language=plan.language,
             gold_sha256=golden.file_sha256(frozen) if frozen else "",
             kb=kb_state(kb),
-            settings=settings.public(),
+            settings={one: value for one, value in settings.public().items() if one not in NOT_OF_RUNS},
             versions=versions(),
             prompts=dict(system.prompts),
             started=now(),

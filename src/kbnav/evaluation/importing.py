@@ -38,6 +38,8 @@ _ONE_OF = ("sparql", "answers", "nodes")
 """Fields of a prediction."""
 _ANSWER = (list, bool, type(None))
 """Types of its answers."""
+_TREC = ("run", "trec", "txt")
+"""What names of TREC runs end in."""
 
 
 def import_table(
@@ -51,17 +53,17 @@ def import_table(
     kb_name: str = "",
     gold: Path | None = None,
     jobs: int = 1,
-) -> tuple[RunInfo, int, int]:
+) -> RunInfo:
     """A run from the predictions of another system, scored and compared as any run of kbnav is.
 
-    ``predictions`` is a TREC run, CSV, TSV, JSON lines or a JSON list, of one question each: ``id``, or its text as
-    ``question``; and ``sparql``, which is executed on ``kb``, or ``answers`` (ids or names, SPARQL JSON bindings, a
-    truth value), or ``nodes`` of an SKB, best first; null is no prediction. A question of the dataset without one
-    belongs to the run, unanswered; a prediction of another question is left out. A warning says so, and where nodes
-    are not in ``kb``. Gold answers are stored, of the frozen file ``gold``, or what gold queries give on ``kb``.
+    ``predictions`` is a TREC run, QALD JSON, CSV, TSV, JSON lines or a JSON list, of one question each: ``id``, or its
+    text as ``question``; and ``sparql``, which is executed on ``kb``, or ``answers`` (ids or names, SPARQL JSON
+    bindings, a truth value), or ``nodes`` of an SKB, best first; null is no prediction. A question of the dataset
+    without one belongs to the run, unanswered; a prediction of another question, and an empty answer, is left out. A
+    warning says so, and where nodes are not in ``kb``. Gold answers are stored, of the frozen file ``gold``, or what
+    gold queries give on ``kb``.
 
-    Gives back the run, the number of predictions, and of queries that failed; these score 0.
-    Raises UsageError, DataError, and StopRun where the knowledge base is down.
+    A query that fails scores 0. Raises UsageError, DataError, and StopRun where the knowledge base is down.
     """
     found = _read_predictions(predictions, dataset)
     queries = {name: query for name, one in found.items() if (query := str(one.value.get("sparql") or "").strip())}
@@ -96,16 +98,15 @@ def import_table(
             return Outcome("failed", "error", query=query, note=error), down
         return Outcome("answered", "finish", query=query, table=table), False
 
-    failed, patience = 0, Patience()
+    patience = Patience()
     with open_journal(out / QUESTIONS) as journal:
         for question, future in side_by_side(questions, outcome_of, jobs=jobs):
             outcome, down = future.result()
             patience.count(outcome.note if down else "")
             error = "QueryFailed" if outcome.status == "failed" else ""
-            failed += bool(error)
             run = Run("", question.text(), system, model, "en", (), (), outcome)
             journal.append(QuestionRecord(question.id, run, error))
-    return info, len(questions), failed
+    return info
 
 
 def is_table(predictions: Path) -> bool:
@@ -129,33 +130,55 @@ def _refuse_used(out: Path) -> None:
 def _read_predictions(path: Path, dataset: Dataset) -> dict[str, Record]:
     """The predictions by the id of their question. Raises UsageError, DataError."""
     file, kind = File.open(path), path.name.removesuffix(".gz").rpartition(".")[2]
-    readers = {"csv": table_records, "tsv": table_records, "jsonl": File.json_lines, "run": trec_records}
-    if kind not in (*readers, "json"):
-        raise UsageError(f"{path}: predictions are .csv, .tsv, .jsonl, .json or .run (TREC), also with .gz")
-    records = list(readers[kind](file) if kind in readers else file.records(file.json()))
+    readers = {"csv": table_records, "tsv": table_records, "jsonl": File.json_lines, "json": _json_records}
+    readers |= dict.fromkeys(_TREC, trec_records)
+    if kind not in readers:
+        raise UsageError(f"{path}: predictions are .{', .'.join(readers)} (the last {len(_TREC)} TREC), also with .gz")
+    records = list(readers[kind](file))
     if not records:
         raise file.error("no predictions")
     ids = {question.id for question in dataset.questions}
     texts = {" ".join(text.split()): one.id for one in dataset.questions for text in one.texts.values()}
     found: dict[str, Record] = {}
     others: list[str] = []
+    empty = 0
     for record in records:
         if not record.value.keys() & set(_ONE_OF):
             raise record.error(f"a prediction has one of sparql, answers, nodes; it has {', '.join(record.value)}")
-        name, text = (" ".join(str(record.value.get(key) or "").split()) for key in ("id", "question"))
+        values = (record.value.get(key) for key in ("id", "question"))
+        name, text = ("" if value is None else " ".join(str(value).split()) for value in values)
         place = name if name in ids else texts.get(text, "")
         if not place:
             others.append(name or text)
             continue
         if place in found:
             raise record.error(f"question {place} was predicted before")
+        if isinstance(given := record.value.get("answers"), list):
+            full = [one for one in given if str(one).strip()]
+            empty += len(given) - len(full)
+            record = Record(path, record.number, {**record.value, "answers": full})
         found[place] = record
+    if empty:
+        _log.warning("empty answers are left out: %d", empty)
     if others and not found:
         raise file.error(f"{dataset.name} has no question {others[0]!r}{did_you_mean(others[0], ids)}")
     if others:
         what = f"{len(others)} of {len(records)} predictions are of questions that {dataset.name} does not have"
         _log.warning("%s, the first is %r: they are left out", what, others[0])
     return {name: one for name, one in found.items() if any(one.value.get(key) is not None for key in _ONE_OF)}
+
+
+def _json_records(file: File) -> Iterator[Record]:
+    """The members of a list; of QALD JSON each question's answer, or its query where it has none. Raises DataError."""
+    document = file.json()
+    if not isinstance(document, dict) or "questions" not in document:
+        yield from file.records(document)
+        return
+    for record in file.records(document["questions"]):
+        answers = record.get("answers", list) if record.value.get("answers") else []
+        query = record.get("query", dict) if record.value.get("query") and not answers else {}
+        found = {"answers": answers[0] if answers else None, "sparql": query.get("sparql")}
+        yield Record(file.path, record.number, {"id": record.value.get("id"), **found})
 
 
 def _warn_of_nodes(rankings: Sequence[Ranking], gold: Iterable[GoldAnswer], kb: KnowledgeBase | None) -> None:

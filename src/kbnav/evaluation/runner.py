@@ -33,9 +33,11 @@ Ask = Callable[[str, Mapping[str, str]], "Attempt"]
 PATIENCE = 10
 """Failures in a row after which a service is taken to be down."""
 _PORT = re.compile(r"\A(https?://(?:\[[^\]]*\]|[^/:]+)):\d+(?=/|\Z)")
+NOT_OF_RUNS = ("api_key", "benchmarks", "database", "home", "web", "bot")
+"""Settings of the machine and its servers, and secrets: they are not saved with a run."""
 _MAY_CHANGE = frozenset(
-    ("api_key", "benchmarks", "cache_age", "contact", "data", "database", "endpoints", "home", "kb", "model_endpoints",
-     "model_retries", "model_timeout", "prices")
+    (*NOT_OF_RUNS, "cache_age", "contact", "data", "endpoints", "kb", "model_endpoints", "model_retries",
+     "model_timeout", "prices")
 )  # fmt: skip
 """Settings that may change between the parts of a run: they change no answer, or RunInfo has them under ``kb``."""
 
@@ -142,7 +144,8 @@ def begin_run(folder: Path, info: RunInfo) -> RunInfo:
     before, after = _identity(old), _identity(info)
     changed = [name for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name)]
     if changed:
-        raise UsageError(f"{folder} holds a run with another {', '.join(changed)}; choose another folder for this one")
+        what = ", ".join(dict.fromkeys(name.removesuffix("_sha256") for name in changed))
+        raise UsageError(f"{folder} holds a run that differs in: {what}; choose another folder for this one")
     return old
 
 
@@ -150,7 +153,7 @@ def _identity(info: RunInfo) -> dict[str, Any]:
     fields: dict[str, Any] = _without_ports(asdict(info))
     settings = fields.pop("settings")
     fields.pop("started")
-    return fields | {f"settings.{name}": value for name, value in settings.items() if name not in _MAY_CHANGE}
+    return fields | {f"setting {name}": value for name, value in settings.items() if name not in _MAY_CHANGE}
 
 
 def _without_ports(value: Any) -> Any:

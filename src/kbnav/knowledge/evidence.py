@@ -13,7 +13,8 @@ from typing import Literal
 
 from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.errors import KbnavError
-from kbnav.knowledge.base import KnowledgeBase, is_mirror
+from kbnav.knowledge.absence import stated_none
+from kbnav.knowledge.base import KnowledgeBase, asked_by, is_mirror
 from kbnav.knowledge.sparql.evidence import EvidenceQuery, evidence_query
 from kbnav.knowledge.sparql.syntax import is_variable
 from kbnav.knowledge.sparql.verbalization import verbalize_groups
@@ -57,7 +58,8 @@ class Evidence:
     ``property`` is a property's id or a predicate's IRI. ``statement`` is the IRI of its node, empty where there is
     none; only then are ``rank``, ``qualifiers`` and ``references`` empty because nothing can be stated. ``chain``: from
     subject to value by a path of any length. ``others`` are values of the same property and rank beside this one;
-    ``lower`` are those of normal rank that a preferred one hides. Of a sentence ``property`` is empty.
+    ``lower`` are those of normal rank that a preferred one hides, ``higher`` the preferred ones that hide this one, so
+    that ``wdt:`` does not find it. Of a sentence ``property`` is empty.
     """
 
     subject: Term
@@ -69,6 +71,7 @@ class Evidence:
     references: tuple[tuple[Link, ...], ...] = ()
     others: tuple[Term, ...] = ()
     lower: tuple[Term, ...] = ()
+    higher: tuple[Term, ...] = ()
     chain: bool = False
     source: Source = "graph"
 
@@ -102,12 +105,16 @@ def provenance(
     """
     chosen = [number for number in rows if 0 <= number < len(table)][:MOST_ROWS]
     cells = [table.rows[number] for number in chosen] if table.boolean is None else [()]
-    vocabulary = vocabulary_of(kb)
     try:
-        denied = table.boolean is False
+        kb, denied = asked_by(kb, query), table.boolean is False
+        vocabulary = vocabulary_of(kb)
         asked = evidence_query(query, vocabulary, table.columns, cells, _MOST_SOLUTIONS + 1, denied=denied)
         found = kb.execute_query(asked.text, language=language)
-        told = [_of_row(asked, table.columns, row, found) for row in cells]
+        told = [_of_row(asked, vocabulary, table.columns, row, found) for row in cells]
+        if denied and not any(told) and (none := stated_none(kb, query)):  # which a statement says
+            thing, _, name = none.part.partition(" wdt:")
+            stated = f"SELECT ?statement {{ {thing} p:{name} ?statement . ?statement a wdno:{name} }}"
+            return provenance(kb, stated, kb.execute_query(stated), language=language)
         details = _Details(kb, vocabulary, language, [one for some in told for one in some])
     except KbnavError as error:
         return Provenance(failed=str(error))
@@ -118,18 +125,27 @@ def provenance(
     return Provenance(full, absent, cut, asked.untold, labels=labels, copy=copy)
 
 
-def _of_row(asked: EvidenceQuery, columns: Sequence[str], row: Sequence[Cell], found: AnswerTable) -> list[Evidence]:
+def _of_row(
+    asked: EvidenceQuery, words: Vocabulary, columns: Sequence[str], row: Sequence[Cell], found: AnswerTable
+) -> list[Evidence]:
+    """What makes a row true; a triple is left out where a statement says it, or how statements are written."""
     at = {name: place for place, name in enumerate(found.columns)}
     wanted = [(at[key], row[columns.index(key)]) for key in asked.keys if key in at]
     kept: dict[Evidence, None] = {}
     for solution in found.rows:
         if all(cell is None or cell.type == "bnode" or solution[place] == cell for place, cell in wanted):
-            kept.update(dict.fromkeys(_bound(asked, solution, at)))
-    stated = {(one.subject, one.property, one.value) for one in kept if one.statement}
-    return [one for one in kept if one.statement or (one.subject, one.property, one.value) not in stated]
+            kept.update(dict.fromkeys(_bound(asked, words, solution, at)))
+    nodes = {one.statement for one in kept if one.subject.value != one.statement}
+    whole = [one for one in kept if one.subject.value not in nodes]
+    stated = {(one.subject, one.property, one.value) for one in whole if one.statement}
+    forms = {one for one in whole if stated and words.predicate(one.value.value)[0] not in ("", "wd", "wdno")}
+    said = {one for one in whole if not one.statement and (one.subject, one.property, one.value) in stated}
+    return [one for one in whole if one not in forms | said]
 
 
-def _bound(asked: EvidenceQuery, solution: Sequence[Cell], at: Mapping[str, int]) -> Iterator[Evidence]:
+def _bound(
+    asked: EvidenceQuery, words: Vocabulary, solution: Sequence[Cell], at: Mapping[str, int]
+) -> Iterator[Evidence]:
     """The parts of one solution; a part of an OPTIONAL or of a UNION's other side is not bound, and left out.
 
     A statement that the query names by its node is told as one, of what bears it; its qualifiers are fetched with it.
@@ -148,9 +164,10 @@ def _bound(asked: EvidenceQuery, solution: Sequence[Cell], at: Mapping[str, int]
         predicate = values.get(part.predicate) if is_variable(part.predicate) else Term("uri", part.predicate)
         if subject is None or value is None or predicate is None or (part.chain and subject == value):
             continue
-        node = values.get(part.statement)
+        role, relation = words.predicate(predicate.value) if is_variable(part.predicate) else (part.role, part.relation)
+        node = value if role == "p" else values.get(part.statement)
         statement = node.value if node is not None else ""
-        yield Evidence(subject, part.relation or predicate.value, value, statement, chain=part.chain)
+        yield Evidence(subject, relation or predicate.value, value, statement, chain=part.chain)
 
 
 class _Details:
@@ -162,6 +179,8 @@ class _Details:
         self._ranks: dict[str, Rank] = {}
         self._dates: dict[Term, Term] = {}
         """Those that are not stated to the day, as precise as they are."""
+        self._valueless: set[tuple[str, str]] = set()
+        """Statements, each with a property of which they say that there is no value: their own, or a qualifier's."""
         self.labels: Mapping[str, str] = {}
         known = [one for one in told if one.statement]
         named = {one.property for one in told if "/" not in one.property and ":" not in one.property}
@@ -183,16 +202,22 @@ class _Details:
         beside = self._values.get((one.subject.value, one.property), [])
         own = (value for _, node, value in beside if node == one.statement == one.value.value)
         value = next(own, self._dates.get(one.value, one.value))
-        others = [stated for other, node, stated in beside if node != one.statement and other == rank != "deprecated"]
+        if (one.statement, one.property) in self._valueless:
+            value = Term("literal", "no value")
+        ranked = {
+            kind: tuple(
+                dict.fromkeys(stated for other, node, stated in beside if other == kind and node != one.statement)
+            )
+            for kind in ("preferred", "normal")
+        }
         return replace(
             one,
             rank=rank,
             qualifiers=tuple(self._links.get(one.statement, ())),
             references=tuple(map(tuple, self._references.get(one.statement, {}).values())),
-            others=tuple(dict.fromkeys(other for other in others if other != value)),
-            lower=tuple(
-                dict.fromkeys(stated for other, _, stated in beside if (rank, other) == ("preferred", "normal"))
-            ),
+            others=tuple(other for other in ranked.get(rank, ()) if other != value),
+            lower=ranked["normal"] if rank == "preferred" else (),
+            higher=ranked["preferred"] if rank == "normal" else (),
             value=value,
         )
 
@@ -229,7 +254,10 @@ class _Details:
             if statement is None or link is None or value is None or (bearer and bearer.type == "literal"):
                 continue
             value = self._dates.get(value, value)
-            if bearer is not None and node is not None:
+            role, name = self._words.predicate(value.value)
+            if role == "wdno":
+                self._valueless.add((statement.value, name))
+            elif bearer is not None and node is not None:
                 beside = self._values.setdefault((bearer.value, link.value), [])
                 beside.append((_RANKS.get(node.value, ""), statement.value, value))
             elif link.value == f"{_WIKIBASE}rank":

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import math
+import ssl
 import time
 import weakref
 import zlib
@@ -18,7 +19,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
@@ -105,6 +106,12 @@ def bare(url: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
+@cache
+def _trusted() -> ssl.SSLContext:
+    """The certificates that clients trust, which take long to load."""
+    return _library().create_ssl_context()
+
+
 @lru_cache(16)
 def clients(place: str, seconds: float, proxy: str, largest: int) -> tuple[Any, Any]:  # noqa: ARG001 - the cache's key
     """A client and an asynchronous one, as ``openai`` and ``langchain_openai`` take them, to ask at one ``place``.
@@ -155,7 +162,7 @@ def clients(place: str, seconds: float, proxy: str, largest: int) -> tuple[Any, 
     async def bounded_async(response: Any) -> None:
         bounded(response)
 
-    shared: dict[str, Any] = {"timeout": seconds, **({"proxy": proxy} if proxy else {})}
+    shared: dict[str, Any] = {"timeout": seconds, "verify": _trusted(), **({"proxy": proxy} if proxy else {})}
     return (
         Client(event_hooks={"request": [to_home], "response": [bounded]}, **shared),
         AsyncClient(event_hooks={"request": [to_home_async], "response": [bounded_async]}, **shared),

@@ -66,7 +66,7 @@ def ask(asked: list[str]) -> Callable[[str], bool]:
         ("SELECT ?d { wd:Q937 wdt:P569 ?d }", "; wd:Q937 has no wdt:P569 here, others have."),
         (
             "SELECT ?x { ?x wdt:P27 wd:Q30 FILTER NOT EXISTS { ?x wdt:P106 ?j } }",
-            "nothing of it. There is no exception",
+            "nothing of them. There is none, then.",
         ),
         ("SELECT ?x { ?x wdt:P27 wd:Q30 ; wdt:P569 ?d }", "by what is stated here, there is no such thing."),
         ("SELECT (COUNT(?x) AS ?n) { ?x wdt:P27 wd:Q30 ; wdt:P569 ?d }", "by what is stated here, there is no such"),

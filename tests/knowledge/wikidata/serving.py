@@ -56,6 +56,7 @@ class Served:
 def serving(answer: Callable[[Asked], Answer]) -> Iterator[Served]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # or each reply on a connection that is kept comes 40 ms later
 
         def do_GET(self) -> None:
             self.reply(urlsplit(self.path).query)

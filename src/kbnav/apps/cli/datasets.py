@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from rich.console import Console
 
 from kbnav.answers.language import plural
 from kbnav.apps.cli.evaluate import ids_in
@@ -31,7 +32,7 @@ from kbnav.apps.cli.options import (
     option,
 )
 from kbnav.apps.cli.serve import at
-from kbnav.apps.cli.terminal import Counter, StageProgress, emit, print_json, read_text, stderr, stop_on_signals
+from kbnav.apps.cli.terminal import Counter, StageProgress, emit, print_json, read_text, stop_on_signals
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import GROUP, NAMES, ORIGINS, SOURCES, find_dataset, missing_file
 from kbnav.evaluation.datasets.formats import FORMATS
@@ -167,7 +168,7 @@ def fetch(datasets: Datasets, as_json: Json = False) -> None:
     from kbnav.evaluation.datasets.fetch import fetch
 
     settings = load()
-    with StageProgress(stderr()) as progress:
+    with StageProgress(Console(stderr=True)) as progress:
         found = {
             name: fetch(name, settings.benchmarks, timeout=settings.limits.request_timeout, progress=progress)
             for name in datasets
@@ -201,6 +202,7 @@ def freeze(
     from kbnav.evaluation.evaluate import choose
     from kbnav.evaluation.gold import collect_gold
     from kbnav.knowledge.open import open_kb
+    from kbnav.knowledge.sparql.diagnose import is_empty_result
 
     settings = load(given, kb=kb)
     load_settings(**settings.options)  # no system asks here: what is no setting is refused
@@ -221,10 +223,13 @@ def freeze(
             listener=Counter("gold answers"),
         )
     known = [answer for answer in answers.values() if answer.known]
-    rows, failed = sum(answer.has_rows for answer in known), [one for one in answers.values() if not one.known]
-    counts = {"questions": len(questions), "answers": len(answers), "with_rows": rows, "failed": len(failed)}
-    line = f"{path}: {len(answers)} of {plural(len(questions), 'question')}, {rows} with rows, {len(failed)} failed"
-    emit(as_json, {"file": str(path), **counts}, line, *(f"  {one.id}: {one.error}" for one in failed[:10]))
+    rows, failed = [one for one in known if one.has_rows], [one for one in answers.values() if not one.known]
+    nothing = sum(one.table is not None and is_empty_result(one.query, one.table) for one in rows)
+    counts = {"questions": len(questions), "answers": len(answers), "with_rows": len(rows), "no_or_0": nothing}
+    line = f"{path}: {len(answers)} of {plural(len(questions), 'question')}, {len(rows)} with rows"
+    line += f" (no or 0: {nothing}), {len(failed)} failed"
+    told = {"file": str(path), **counts, "failed": len(failed)}
+    emit(as_json, told, line, *(f"  {one.id}: {one.error}" for one in failed[:10]))
     raise typer.Exit(0 if len(answers) == len(questions) else 1)
 
 

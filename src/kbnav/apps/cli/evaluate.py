@@ -35,7 +35,7 @@ from kbnav.apps.cli.scores import print_scores, show_comparison
 from kbnav.apps.cli.terminal import Counter, print_json, read_text, stop_on_signals
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import find_dataset
-from kbnav.evaluation.records import SCORES, read_saved_run
+from kbnav.evaluation.records import SCORES, read_info, read_records, read_saved_run
 from kbnav.runs.journal import write_whole
 from kbnav.runs.trajectory import to_json
 from kbnav.settings.model import Settings
@@ -142,32 +142,36 @@ def repeat(
     dataset: Annotated[
         str | None, option("--dataset", "DATASET", "Read the questions from there, in place of the run's folder.")
     ] = None,
+    kb: Annotated[str | None, option("--kb", "KB", "Where the run's knowledge base is now.")] = None,
     jobs: Jobs = 1,
     max_cost: MaxCost = None,
     as_json: Json = False,
 ) -> None:
     """Print what a run was made with, or make it again with --out: same questions, gold answers, system and settings.
 
-    What differs from then is printed at the end, and both runs are compared. For example:
+    What differs from then is printed at the end, and both runs are compared if the first has answers. For example:
     kbnav eval repeat runs/first --out runs/again
     """
     from kbnav.evaluation.evaluate import repeated, run_card
 
-    card = dict(run_card(read_saved_run(folder).info))
+    card = dict(run_card(read_info(folder)))
     if out is None:
         print(to_json(card) if as_json else markdown_table(("what", "value"), [*card.items()]).rstrip())
         return
     of = Benchmark(jobs=jobs, max_cost=max_cost)
-    plan = replace(repeated(folder, dataset or ""), jobs=jobs, max_cost=max_cost)
+    plan = replace(repeated(folder, dataset or "", kb or ""), jobs=jobs, max_cost=max_cost)
     if of.run(plan, "", out, quiet=as_json) != "done":
         raise typer.Exit(1)
-    again = dict(run_card(read_saved_run(out).info))
+    again = dict(run_card(read_info(out)))
     once = {"started", "gold answers"}  # the gold of the first run is that of the second
     changed = [name for name in {**card, **again} if name not in once and again.get(name) != card.get(name)]
     print(f"changed since {folder}:{'' if changed else ' nothing'}")
     for name in changed:
         print(f"  {name}: {_short(card.get(name))} → {_short(again.get(name))}")
-    show_comparison(folder, out)
+    if read_records(folder):
+        show_comparison(folder, out)
+    else:
+        print(f"{folder} holds no answers to compare with (questions.jsonl)")
 
 
 def _short(value: str | None) -> str:

@@ -33,7 +33,7 @@ from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, WIKIDATA_VOCABULARY
 _MAX_PROBES = 6
 _WHOLE = ": by what is stated here, there is no such thing."
 _PARTIAL = " This copy holds only a part of Wikidata: that it lacks this proves nothing, live Wikidata may have it."
-_EXCEPTS = re.compile(r"MINUS\b|FILTER\s*\(?\s*NOT\s+EXISTS\b", re.IGNORECASE)
+EXCEPTS = re.compile(r"MINUS\b|FILTER\s*\(?\s*NOT\s+EXISTS\b", re.IGNORECASE)
 _VARIABLE = re.compile(r"[?$](\w+)")
 
 
@@ -133,9 +133,9 @@ class _Probes:
     def _explained(self, part: Part, before: Sequence[Part], elsewhere: str) -> Diagnosis:
         texts = tuple(one.text for one in before)
         if part.takes_away:
-            text = f"No match: the rest of the pattern matches, but `{part.text}` leaves nothing of it."
+            text = f"No match: the other conditions have matches, but `{part.text}` leaves nothing of them."
             # To find no exception is what such a query may be for.
-            text += " There is no exception, then." if _EXCEPTS.match(part.text) else elsewhere
+            text += " There is none, then." if EXCEPTS.match(part.text) else elsewhere
             return Diagnosis(text, part.text, texts, takes_away=True, prologue=self._prologue)
         alone = not before or not self._holds([part])
         found = Diagnosis("", part.text, texts, part.pattern, alone, prologue=self._prologue)

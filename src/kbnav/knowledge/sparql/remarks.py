@@ -445,7 +445,8 @@ class _Remarks:
                 path = f"{pattern.subject} wdt:{name} {'?anyValue' if role else pattern.object}"
                 kept_parts = [one for one in rest if not role or pattern.object not in one.variables]
                 bound = {name for one in kept_parts if not one.takes_away for name in one.variables} | {pattern.object}
-                kept_parts = [one for one in kept_parts if not one.takes_away or bound >= set(one.variables)]
+                lost = {name for one in rest if not one.takes_away for name in one.variables} - bound
+                kept_parts = [one for one in kept_parts if lost.isdisjoint(one.variables)]
                 lack = f"with `{path}` (this copy may lack statement nodes p:{name} of the others)"
                 yield lack, [*kept_parts, Part(path)], True
 

@@ -322,6 +322,12 @@ class Query:
     expressions: tuple[Expression, ...] = ()
     beyond: frozenset[str] = frozenset()
 
+    @property
+    def patterns(self) -> list[Pattern]:
+        """Its triple patterns, at any depth."""
+        triples = (one for group in self.groups for one in group.elements if isinstance(one, Triples))
+        return [pattern for element in triples for pattern in element.patterns]
+
 
 def is_variable(text: str) -> bool:
     """Whether a term is written as a variable."""

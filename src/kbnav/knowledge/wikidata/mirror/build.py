@@ -216,9 +216,11 @@ class _Build:
         """Read one source into the store, or the rest of it."""
         begin = time.monotonic()
         names = v.Namespaces.of(self._base or _base_of(store) or WIKIDATA)
-        with closing(Lines(source, self._say)) as lines:
+        with ThreadPoolExecutor(1) as beside, source.open("rb") as file, closing(Lines(source, self._say)) as lines:
+            whole = beside.submit(hashlib.file_digest, file, "sha256")  # stops where an error closes the file
             try:
                 self._add(store, self._chosen(pieces(lines, min(PART, self._piece), names, skip=self._at)), keep=True)
+                digest = whole.result().hexdigest()
             except SyntaxError as error:
                 line = f" behind line {self._at}" if self._filter else f":{error.lineno}"
                 raise DataError(f"{source}{line}: {error.msg}") from error
@@ -229,8 +231,6 @@ class _Build:
         seconds = time.monotonic() - begin
         rate = f"{self._taken / max(seconds, 0.001):,.0f}/s"
         self._say(f"{source.name}: {self._taken:,} triples in {seconds:.1f} s ({rate})")
-        with source.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
         size = source.stat().st_size
         self._read.append(Source(name=source.name, bytes=size, sha256=digest, triples=self._taken))
         self._at = self._taken = 0

@@ -111,8 +111,10 @@ def add_links(index: sqlite3.Connection, truthy: np.ndarray) -> None:
     held = np.unique(truthy[:, 1]).tolist()
     truthy = truthy[truthy[:, 2] >= 0]
     begins = np.flatnonzero(np.diff(truthy[:, 1:], axis=0, prepend=0).any(axis=1)).tolist()
+    subjects, places = np.unique(truthy[:, 0], return_inverse=True)
+    ids = [_id(subject) for subject in subjects.tolist()]
     rows = (
-        (f"P{prop}", _id(value), " ".join(map(_id, truthy[begin:end, 0].tolist())))
+        (f"P{prop}", _id(value), " ".join(map(ids.__getitem__, places[begin:end].tolist())))
         for (begin, end), (prop, value) in zip(
             pairwise([*begins, len(truthy)]), truthy[begins, 1:].tolist(), strict=True
         )

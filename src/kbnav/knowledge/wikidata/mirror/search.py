@@ -89,35 +89,33 @@ def _values(store: Store, here: v.Namespaces) -> Iterator[tuple[str, str]]:
                     yield here.local_id(entity.value), text.value
 
 
+_FAST = "".join(f"PRAGMA {one}.journal_mode = OFF; PRAGMA {one}.synchronous = OFF;" for one in ("main", "read"))
 _SCHEMA = """
 CREATE TABLE entity (number INTEGER PRIMARY KEY, id TEXT NOT NULL, kind TEXT NOT NULL, weight REAL NOT NULL);
-CREATE TABLE spelled (folded TEXT NOT NULL, entity INTEGER NOT NULL, language TEXT NOT NULL, label INTEGER NOT NULL,
-    text TEXT NOT NULL);
 CREATE TABLE name (tier INTEGER NOT NULL, folded TEXT NOT NULL, entity INTEGER NOT NULL, language TEXT NOT NULL,
     label INTEGER NOT NULL, text TEXT NOT NULL,
     PRIMARY KEY (tier, folded, entity, language, label, text)) WITHOUT ROWID;
-CREATE TABLE description (entity TEXT NOT NULL, text TEXT NOT NULL);
-CREATE TABLE value (entity INTEGER NOT NULL, text TEXT NOT NULL);
 CREATE VIRTUAL TABLE words USING fts5 (
     names, descriptions, texts, content='', tokenize='unicode61 remove_diacritics 2');
 INSERT INTO words (words, rank) VALUES ('hashsize', 67108864), ('automerge', 0);
+CREATE TABLE read.spelled (folded TEXT NOT NULL, entity INTEGER NOT NULL, language TEXT NOT NULL,
+    label INTEGER NOT NULL, text TEXT NOT NULL);
+CREATE TABLE read.description (entity TEXT NOT NULL, text TEXT NOT NULL);
+CREATE TABLE read.value (entity INTEGER NOT NULL, text TEXT NOT NULL);
 """
 _FINISH = """
-INSERT OR IGNORE INTO name SELECT CAST(e.weight AS INTEGER), s.* FROM spelled s JOIN entity e ON e.number = s.entity
-    ORDER BY 1, 2, 3, 4, 5, 6;
-CREATE INDEX spelled_entity ON spelled (entity);
-CREATE INDEX description_entity ON description (entity);
-CREATE INDEX value_entity ON value (entity);
+CREATE INDEX read.spelled_entity ON spelled (entity);
+CREATE INDEX read.description_entity ON description (entity);
+CREATE INDEX read.value_entity ON value (entity);
 INSERT INTO words (rowid, names, descriptions, texts)
     SELECT number,
         split((SELECT group_concat(text, ' ') FROM (SELECT DISTINCT text FROM spelled WHERE entity = number))),
         split((SELECT group_concat(text, ' ') FROM (SELECT DISTINCT text FROM description WHERE entity = id))),
         split((SELECT group_concat(text, ' ') FROM (SELECT DISTINCT text FROM value WHERE entity = number)))
     FROM entity;
-DROP TABLE description;
-DROP TABLE value;
-DROP TABLE spelled;
 INSERT INTO words (words) VALUES ('optimize');
+INSERT OR IGNORE INTO name SELECT CAST(e.weight AS INTEGER), s.* FROM spelled s JOIN entity e ON e.number = s.entity
+    ORDER BY 1, 2, 3, 4, 5, 6;
 """
 # An exact match goes before every longer name; a label is worth four times the prominence of an alias, and a name in a
 # language that was not asked for an eighth.
@@ -173,9 +171,11 @@ def build_index(
 
     ``picked`` is of the store's lines; ``say`` is told what it does.
     """
+    read = path.with_suffix(".read")
     with closing(sqlite3.connect(path)) as index:
         index.create_function("split", 1, split, deterministic=True)
-        index.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + SCHEMA + _SCHEMA)
+        index.execute("ATTACH ? AS read", (str(read),))
+        index.executescript(_FAST + SCHEMA + _SCHEMA)
         numbers: dict[str, int] = {}
         for entity, text, predicate in picked.texts():
             if predicate == v.DESCRIPTION:
@@ -200,7 +200,7 @@ def build_index(
         index.executescript(_FINISH)
         index.commit()
         (names,) = index.execute("SELECT COUNT(*) FROM name").fetchone()
-        index.execute("VACUUM")
+    read.unlink()
     return len(numbers), names
 
 
