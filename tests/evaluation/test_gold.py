@@ -19,8 +19,7 @@ from kbnav.evaluation.runner import System, agent_system
 from kbnav.evaluation.scoring import normalised, score_run
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Settings
-from tests.agents.parts import NumbersKB
-from tests.agents.walkers import Script, walker
+from tests.agents.parts import NumbersKB, Script, walker
 from tests.apps.parts import Cli
 from tests.evaluation.parts import table
 from tests.knowledge.wikidata.serving import Answer, Served, in_turn, serving
