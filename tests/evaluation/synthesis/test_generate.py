@@ -35,7 +35,6 @@ from kbnav.evaluation.synthesis.wording import (
     reworded,
 )
 from kbnav.knowledge.skb.store import SKB
-from tests.apps.parts import Cli
 from tests.evaluation.synthesis.parts import FILLER, Edge, EdgeList, schema, workshop
 from tests.knowledge.skb.sources import small_skb
 
@@ -189,18 +188,17 @@ def test_a_written_set_is_a_dataset(tmp_path):
     assert json.loads(files[2].read_text())["kept"] == {"test": 4, "train": 3, "val": 0}
 
 
-def test_the_command(tmp_path, monkeypatch, capsys):
+def test_the_command(tmp_path, kbnav):
     fair(tmp_path)[0].close()
     (tmp_path / "own.toml").write_text('[types.thing]\nfields = ["note"]\n')
-    cli = Cli(monkeypatch, capsys)
     kb, out = str(tmp_path / "small.skb"), tmp_path / "made" / "q.jsonl"
     given = ("eval", "synthesize", "--kb", kb, "--wording", str(tmp_path / "own.toml"), "--count", "5", "--val", "2")
-    said = cli.out(*given, "--out", str(out))
+    said = kbnav.out(*given, "--out", str(out))
     assert "7 kept: 5 test, 2 val" in said
     first = out.read_bytes()
-    cli(*given, "--out", str(out))
+    kbnav(*given, "--out", str(out))
     assert out.read_bytes() == first
-    code, _, error = cli("eval", "synthesize", "--kb", kb, "--wording", "nothing", "--out", str(out))
+    code, _, error = kbnav("eval", "synthesize", "--kb", kb, "--wording", "nothing", "--out", str(out))
     assert (code, "no wording 'nothing'" in error) == (2, True)
 
 
@@ -459,17 +457,16 @@ def test_shipped_rewordings_quote_no_schema_and_teach_no_word_of_the_tests(name)
         assert not learn & test - {"{1}"}, field
 
 
-def test_the_command_writes_both(tmp_path, monkeypatch, capsys):
+def test_the_command_writes_both(tmp_path, kbnav):
     workshop(tmp_path, NOTES, range(6)).close()
     (tmp_path / "words.toml").write_text(
         'templates = ["potter -made-> jug"]\n'
         '[types.jug]\nplural = ["jugs"]\nfields = ["note"]\n[relations.made]\nout = ["that {0} made"]\n'
     )
     own(tmp_path)
-    cli = Cli(monkeypatch, capsys)
     given = ("eval", "synthesize", "--kb", str(tmp_path / "small.skb"), "--wording", str(tmp_path / "words.toml"))
     given += ("--count", "1", "--seed", "2", "--out", str(tmp_path / "q.jsonl"))
-    said = cli.out(*given, "--reworded", str(tmp_path / "own.toml"))
+    said = kbnav.out(*given, "--reworded", str(tmp_path / "own.toml"))
     assert "q-reworded.jsonl" in said
     plain, reworded = (load_file("jsonl", tmp_path / name).questions for name in ("q.jsonl", "q-reworded.jsonl"))
     assert [one.id for one in plain] == [one.id for one in reworded]

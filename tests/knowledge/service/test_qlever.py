@@ -59,9 +59,8 @@ def qlever() -> Iterator[Served]:
 
 
 def test_wikidata_is_checked_and_asked_with_the_queries_sent_to_qlever(
-    qlever: Served, mini_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    qlever: Served, mini_home: Path, monkeypatch: pytest.MonkeyPatch, kbnav: Cli
 ) -> None:
-    kbnav = Cli(monkeypatch, capsys)
     with MirrorServer(bundled_mirror(mini_home)) as wiki:
         endpoints = endpoints_of(wiki.url).model_copy(update={"sparql": qlever.url, "dialect": "qlever"})
         for name, value in endpoints.model_dump().items():

@@ -411,8 +411,7 @@ def edges_of(path: Path) -> set[tuple[str, str]]:
         }
 
 
-def test_an_update_without_files_reads_those_of_the_build_again(tmp_path, monkeypatch, capsys):
-    kbnav = Cli(monkeypatch, capsys)
+def test_an_update_without_files_reads_those_of_the_build_again(tmp_path, kbnav):
     rows, out = shop(tmp_path, "id;name;supplier\n1;Pump;Acme\n2;Valve;Bolt\n3;Tap;Bolt\n5\n"), tmp_path / "shop.skb"
     bare = ("--no-text", "--no-sparql", "--encoder", "none", "--bad", "skip")
     ran(kbnav, "skb", "build", "--tables", tmp_path / "shop.toml", "--out", out, *bare)
@@ -445,10 +444,8 @@ def test_an_update_without_files_reads_those_of_the_build_again(tmp_path, monkey
         }  # fmt: skip
 
 
-def test_an_update_takes_new_files_in_as_the_build_took_those_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    kbnav, out = Cli(monkeypatch, capsys), tmp_path / "shop.skb"
+def test_an_update_takes_new_files_in_as_the_build_took_those_before(tmp_path: Path, kbnav: Cli):
+    out = tmp_path / "shop.skb"
     (tmp_path / "shop.toml").write_text(
         MAP.replace("pumps.csv", "pumps-*.csv").replace('"product"', '"product"\nid = "sku"')
     )
@@ -466,9 +463,9 @@ def test_an_update_takes_new_files_in_as_the_build_took_those_before(
 
 
 def test_an_update_embeds_with_lsa_takes_the_row_of_one_id_that_the_build_took_and_names_odd_cells(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, kbnav: Cli
 ):
-    kbnav, out = Cli(monkeypatch, capsys), tmp_path / "things.skb"
+    out = tmp_path / "things.skb"
     rows = [f"a{n},Thing {n},thing,{n}.5" for n in range(30)]
 
     def written(name: str, *lines: str) -> Path:
