@@ -213,7 +213,7 @@ def test_the_command_trains_and_says_what_is_wrong(market, tmp_path, kbnav):
     )
 
 
-def test_questions_that_it_has_seen_are_refused(market: Market, folder: Path, trained: Any):
+def test_questions_that_it_has_seen_are_refused(market, folder, trained):
     fused = system(market, folder)
     with pytest.raises(UsageError, match="1 of the questions were used to train or choose plan-fuse"):
         refuse_seen(fused, [("other id", trained[1][0].text.upper())])

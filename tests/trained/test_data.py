@@ -3,7 +3,6 @@
 import random
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +22,6 @@ from kbnav.settings.systems import read_options
 from kbnav.training.data import Documents, Example, Miner, Row, batches, means, read_lists, read_sources, split
 from kbnav.training.dense import DenseOptions
 from kbnav.training.task import WORK, Ended, Point, Task, Work
-from tests.apps.parts import Cli
 from tests.trained.halls import DOORS, names
 from tests.trained.shop import examples, write_questions
 
@@ -143,7 +141,7 @@ def test_a_folder_is_taken_gone_on_in_or_refused(tmp_path, shop, shop_split):
     assert WORK == "training"
 
 
-def test_what_cannot_be_trained_ends_with_one_line_and_nothing_written(shop_folder: Path, tmp_path: Path, kbnav: Cli):
+def test_what_cannot_be_trained_ends_with_one_line_and_nothing_written(shop_folder, tmp_path, kbnav):
     asked, out = write_questions(tmp_path / "asked.jsonl"), tmp_path / "out"
     unanswered = write_questions(tmp_path / "unanswered.jsonl", answers=("elsewhere",))
     given = ["train", "dense", "--kb", str(shop_folder), "--out", str(out)]

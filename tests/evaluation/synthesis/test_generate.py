@@ -340,7 +340,7 @@ def thesaurus(*groups: str) -> Thesaurus:
         (Phrase(("family", "Felidae"), False), "family Felidae", "forms"),
     ],
 )
-def test_rewording(phrase: Phrase, expected: str, how: str):
+def test_rewording(phrase, expected, how):
     found = reword(phrase, thesaurus("vessel container"), random.Random(0))
     assert (found.text, found.how) == (expected, how)
 

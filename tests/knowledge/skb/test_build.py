@@ -384,7 +384,7 @@ def test_an_update_embeds_only_documents_that_changed_and_forgets_deleted_ones(t
             assert skb.vectors.vectors[number] == pytest.approx(CountingEncoder().encode([text])[0])
 
 
-def test_an_update_with_another_encoder_is_refused_with_both_names(tmp_path: Path):
+def test_an_update_with_another_encoder_is_refused_with_both_names(tmp_path):
     build(small(tmp_path), tmp_path / "s.skb", BARE)
     with pytest.raises(UsageError, match="built with no vectors, not lsa"):
         update(tmp_path / "s.skb", small(tmp_path), Options(text=False, sparql=False))
@@ -444,7 +444,7 @@ def test_an_update_without_files_reads_those_of_the_build_again(tmp_path, kbnav)
         }  # fmt: skip
 
 
-def test_an_update_takes_new_files_in_as_the_build_took_those_before(tmp_path: Path, kbnav: Cli):
+def test_an_update_takes_new_files_in_as_the_build_took_those_before(tmp_path, kbnav):
     out = tmp_path / "shop.skb"
     (tmp_path / "shop.toml").write_text(
         MAP.replace("pumps.csv", "pumps-*.csv").replace('"product"', '"product"\nid = "sku"')
@@ -462,9 +462,7 @@ def test_an_update_takes_new_files_in_as_the_build_took_those_before(tmp_path: P
         }  # fmt: skip
 
 
-def test_an_update_embeds_with_lsa_takes_the_row_of_one_id_that_the_build_took_and_names_odd_cells(
-    tmp_path: Path, kbnav: Cli
-):
+def test_an_update_embeds_with_lsa_takes_the_row_of_one_id_that_the_build_took_and_names_odd_cells(tmp_path, kbnav):
     out = tmp_path / "things.skb"
     rows = [f"a{n},Thing {n},thing,{n}.5" for n in range(30)]
 
@@ -661,7 +659,7 @@ def worker(texts: Texts, load: Callable[[], Encoder] = Letters) -> Callable[[], 
     return lambda: result(Encoding(texts, load, None)({"item": window}))
 
 
-def test_a_worker_without_memory_or_without_the_folder_says_so_in_a_line(tmp_path: Path):
+def test_a_worker_without_memory_or_without_the_folder_says_so_in_a_line(tmp_path):
     meta = build(small(tmp_path), tmp_path / "s.skb", Options(text=False, vectors=False, sparql=False))
     texts = Texts(tmp_path / "s.skb", meta, relations=False)
     assert worker(texts)().nodes == 5

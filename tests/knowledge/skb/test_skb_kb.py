@@ -414,7 +414,7 @@ def test_a_result_that_grows_too_large_is_stopped_in_the_child(demo_kb):
     store.close()
 
 
-def test_a_query_without_end_is_stopped_and_the_next_one_runs(clinic_path: Path):
+def test_a_query_without_end_is_stopped_and_the_next_one_runs(clinic_path):
     kb = SkbKB(SKB.open(clinic_path), query_timeout=2.0)
     with pytest.raises(QueryTimeout, match="longer than 2 s"):
         kb.execute_query("SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i }")

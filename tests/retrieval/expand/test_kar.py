@@ -288,7 +288,7 @@ def test_the_papers_preset_sets_what_is_not_given():
     assert KAROptions.model_validate({"preset": "paper"}).linking == "documents"
 
 
-def test_ablations_reach_the_system_by_name(guitars: SkbKB):
+def test_ablations_reach_the_system_by_name(guitars):
     settings = Settings(kb="guitars", model="offline")
     for parts, gone in ((["kg"], True), (["drf"], False), (["kg", "drf"], True), ([], False)):
         changed = leave_out(settings, parts)

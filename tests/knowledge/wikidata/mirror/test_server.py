@@ -178,7 +178,7 @@ def test_a_query_that_does_not_parse_is_reported_as_the_query_service_does(serve
 ENDLESS = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i }"
 
 
-def test_posting_a_query_works_in_both_ways(server: MirrorServer):
+def test_posting_a_query_works_in_both_ways(server):
     client = wrapper(server, CURIES)
     client.setMethod(POST)
     assert len(client.queryAndConvert()["results"]["bindings"]) == 2
@@ -187,7 +187,7 @@ def test_posting_a_query_works_in_both_ways(server: MirrorServer):
     assert len(reply.json()["results"]["bindings"]) == 2
 
 
-def test_a_query_without_end_is_stopped_and_the_next_one_works(server: MirrorServer):
+def test_a_query_without_end_is_stopped_and_the_next_one_works(server):
     begin = time.monotonic()
     reply = ask(server, ENDLESS)
     assert time.monotonic() - begin < 10  # the limit is one second
