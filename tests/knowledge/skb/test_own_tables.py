@@ -280,8 +280,9 @@ def test_cells_without_a_unit_are_in_that_of_the_columns_name(name):
     [
         (["44.85", "7", "on request", "n/a"], '1 of 3 cells are no numbers: ["on request"]'),
         (["31.12.2024", "01.02.2023", "soon"], '1 of 3 cells are no dates: ["soon"]'),
+        (["44.85", "7.5", "7,50"], "decimal marks"),
         (["2,5 kg", "900 ml"], "its units differ: kg, ml"),
-        (["EUR 3.50", "7"], "its units differ: none, €"),
+        (["EUR 3.50", "7"], 'its units differ: none, € (in the TOML file, rename = {"it" = "it (€)"}'),
         (["0042", "17", "18"], ""),
         (["red", "blue", "7"], ""),
         (["1", "2"], ""),
