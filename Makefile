@@ -36,7 +36,7 @@ everything: lint demo test page-test slow-test attack-test long-test train-test 
 smoke-test: $(READY)  ## a little of each heavy target: kills, attacks, engines, two servers
 	KBNAV_KILLS=7 $(BIN)/python -m pytest -q tests/long/test_kills.py
 	$(BIN)/python -m pytest -q tests/engines tests/deploy/test_balanced.py
-	$(BIN)/python -m pytest -q -m slow tests/attack/test_downloads.py tests/attack/test_saved_runs.py
+	$(BIN)/python -m pytest -q -m slow tests/attack/test_sizes.py::test_twenty_downloads_at_once_take_little_memory tests/attack/test_saved_runs.py
 
 slow-test: $(READY)  ## the tests that take too long for `make test`, but for the attacks
 	$(BIN)/python -m pytest -q -n auto --dist load -m slow --ignore tests/attack

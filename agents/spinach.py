@@ -48,8 +48,6 @@ def build_spinach(kb: KnowledgeBase, settings: Settings) -> Agent:
     """SPINACH with the settings' model: ``offline``, ``replay:RUN``, or a chat model by its name."""
     if settings.model == OFFLINE:
         parts = _Parts.of(kb, settings)
-        if parts.options.preset == "paper":
-            raise UsageError("the preset paper needs a model: the built-in rules cannot follow it; --model names one")
         return parts.agent(kb, _offline_policy(kb, parts.toolbox), OFFLINE, None)
     from kbnav.models.chat import open_models
 

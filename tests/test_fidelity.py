@@ -27,7 +27,7 @@ LATER = "later"
 
 def counts() -> str:
     """The table of how many rows of each paper are in which class; ``python -m tests.test_fidelity`` prints it."""
-    lines = ["|paper|rows|same|same, with a remark|different, as said|later|", "|---|---|---|---|---|---|"]
+    lines = ["|paper|rows|same|same, but for a detail|different|later|", "|---|---|---|---|---|---|"]
     total: Counter[str] = Counter()
     for part in PAGE.split("\n## ")[1:]:
         found: Counter[str] = Counter()

@@ -56,9 +56,13 @@ def way() -> tuple[list[str], list[str]]:
     """The calls from the command to the first turn, one inside the other; and what is first called from there on."""
     to_turn: list[str] = []
     after: dict[str, None] = {}
+    known: dict[int, CodeType] = {}
 
     def seen(frame: FrameType, event: str, arg: object) -> None:
-        name = _name(frame.f_code) if event == "call" else ""
+        if event != "call" or id(frame.f_code) in known:
+            return
+        known[id(frame.f_code)] = frame.f_code
+        name = _name(frame.f_code)
         if name == THINK and not to_turn:
             to_turn[:] = _stack(frame.f_back)
         if AFTER.fullmatch(name):

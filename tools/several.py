@@ -9,7 +9,7 @@ from inspect import Parameter, signature
 from typing import Any, Literal, get_args, get_type_hints
 
 from kbnav.answers.question import in_kb, kb_of
-from kbnav.answers.tables import Cell
+from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.errors import BadArguments, TellModel
 from kbnav.knowledge.base import Capability, Joint, is_mirror, said_from
 from kbnav.knowledge.sparql.tokens import AGGREGATES, edited, tokenize
@@ -20,7 +20,7 @@ from kbnav.tools.context import Context, Observation, Shown
 from kbnav.tools.endpoint import shapes_for
 from kbnav.tools.show import table_text
 from kbnav.tools.toolbox import ENDPOINT_TOOLS, WIKIDATA_TOOLS, ToolFunction
-from kbnav.tools.wikidata import finish, show_rows
+from kbnav.tools.wikidata import described, finish, show_rows
 
 _BATCH = 500
 """Rows that go into one query."""
@@ -173,11 +173,18 @@ def join_results(context: Context, thought: str, query: str, result: int, kb: st
         return edited(query, {(opening.end, opening.end): block})
 
     ran = in_kb(of(rows), kb)
-    note = f"{', '.join(f'?{name}' for name in used)} are of result {result}, from {origin}; the rest is from {kb}."
+    taken = f"{', '.join(f'?{name}' for name in used)} are of result {result}, from {origin}"
+    note = f"{taken} ({described(step)}); the rest is from {kb}."
+
+    def told(found: AnswerTable) -> AnswerTable:
+        named = {found.entity(cell): table.label(cell) for row in rows for cell in row}
+        known = {entity: label for entity, label in named.items() if entity and label}
+        return replace(found, labels={**known, **found.labels}, note=note)
+
     if len(rows) <= _BATCH:
         seen = _ask(replace(context, seen=f"{context.seen}\n{ran}"), kb, QUERY, thought, {"query": kb_of(ran)[1]})
         if ran in context.tables:
-            context.tables[ran] = replace(context.tables[ran], note=note)
+            context.tables[ran] = told(context.tables[ran])
         return replace(seen, text=f"{_heading(kb)}{note}\n{seen.text}", ran=ran)
     part = context.kb.part(kb) if isinstance(context.kb, Joint) else context.kb
     batches = [rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH)]
@@ -187,6 +194,6 @@ def join_results(context: Context, thought: str, query: str, result: int, kb: st
         merged = list(dict.fromkeys(merged))
     labels = {entity: label for one in tables for entity, label in one.labels.items()}
     cut = next((one.cut for one in tables if one.cut), "")
-    found = context.tables[ran] = replace(tables[0], rows=tuple(merged), labels=labels, cut=cut, note=note)
+    found = context.tables[ran] = told(replace(tables[0], rows=tuple(merged), labels=labels, cut=cut))
     text = table_text(found, context.shown, name=f"Result {context.number}")
     return Observation(f"{_heading(kb)}{note}\n{text}", rows=len(merged), ran=ran)

@@ -152,9 +152,9 @@ class QueryEnding:
         said = outcome.text or (outcome.note if guessed else "")
         if outcome.status == "no answer" and said and kind and kind.kind in _NONE:
             outcome = replace(outcome, status="answered", query=query, table=table, text=said, note="")
-        if outcome.table is not None and not outcome.table.labels:
+        if kind and outcome.table is not None and not outcome.table.labels:
             with suppress(KbnavError):
-                outcome = replace(outcome, table=_labelled(outcome.table, query, context))
+                outcome = replace(outcome, table=labelled(outcome.table, query, kb, language))
         return replace(outcome, absence=kind), usage
 
     def _concluded(self, state: State, context: Context) -> tuple[Outcome, Usage]:
@@ -197,7 +197,9 @@ class QueryEnding:
         outcome = outcome.noted(" ".join(filter(None, (table.cut, table.note))))
         try:
             if not own:
-                outcome = replace(outcome, table=_labelled(table, final, context))
+                again = table.labels if context.answer_language != context.language else ()
+                named = labelled(table, final, context.kb, context.answer_language, again)
+                outcome = replace(outcome, table=named)
             whole = sentence and final == query
             text, usage = (sentence, Usage()) if whole else self.write(outcome, state, context)
         except StopRun as error:  # the rows are there; only the words for them are missing
@@ -226,12 +228,10 @@ def ids_in(kb: KnowledgeBase, query: str) -> Sequence[str]:
     return kb.ids_in(query) if isinstance(kb, Shaped) else entity_ids(query)
 
 
-def _labelled(table: AnswerTable, query: str, context: Context) -> AnswerTable:
-    """The table with the labels of what the query names, all in the language of the answer."""
-    base = asked_by(context.kb, query)
-    again = table.labels if context.answer_language != context.language else ()
-    names = base.labels([*ids_in(base, query), *again], language=context.answer_language)
-    return replace(table, labels={**table.labels, **names})
+def labelled(table: AnswerTable, query: str, kb: KnowledgeBase, language: str, of: Collection[str] = ()) -> AnswerTable:
+    """The table with labels in a language: of what its query names, and of further ids."""
+    base = asked_by(kb, query)
+    return replace(table, labels={**table.labels, **base.labels([*ids_in(base, query), *of], language=language)})
 
 
 def _final_table(query: str, question: str, context: Context) -> tuple[str, AnswerTable, tuple[str, str]]:

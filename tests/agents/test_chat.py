@@ -61,7 +61,7 @@ def test_a_killed_session_goes_on_where_it_was(tmp_path):
     with sqlite_sessions(tmp_path) as saver:
         chat = Chat(agent, "s1", saver)
         assert chat.unfinished == "How many?"
-        run = chat.resume()
+        run = chat.ask("How many?")
         assert chat.unfinished is None
     assert [step.call.tool for step in run.path] == ["look", "look", "execute_query", "finish"]
     assert agent.kb.ran == ["SELECT 2"]  # the looks were not done again
@@ -130,11 +130,6 @@ def test_history_does_not_carry_whole_tables(tmp_path):
         chat = Chat(agent_of([runs(500), finishes()], tmp_path), "s1", saver)
         assert len(chat.ask("?").outcome.table) == 500
         assert chat.history[0].outcome.table is None
-
-
-def test_nothing_to_go_on_with_is_wrong_use(tmp_path):
-    with sqlite_sessions(tmp_path) as saver, pytest.raises(UsageError, match="nothing to go on with in session s9"):
-        Chat(agent_of([], tmp_path), "s9", saver).resume()
 
 
 NAMES = re.compile(

@@ -7,6 +7,8 @@ import pytest
 
 from kbnav.agents.common.agent import build_agent
 from kbnav.agents.spinach import spinach_with
+from kbnav.apps.console import asked_words
+from kbnav.apps.texts import Texts
 from kbnav.errors import BadArguments, QueryRefused, UsageError
 from kbnav.knowledge.base import Joint, KnowledgeBase
 from kbnav.knowledge.open import open_kb
@@ -115,8 +117,10 @@ def test_rows_of_one_are_taken_up_by_a_query_to_the_other(both, settings):
     run, _ = scripted(
         both,
         settings,
-        says(("execute_query", {"query": countries, "kb": "company"})),
-        says(("join_results", {"query": "SELECT ?c { ?land geo:capital ?c }", "result": 1, "kb": "places"})),
+        says(  # a join beside the query of its rows waits for these
+            ("execute_query", {"query": countries, "kb": "company"}),
+            ("join_results", {"query": "SELECT ?c { ?land geo:capital ?c }", "result": 1, "kb": "places"}),
+        ),
         says(("join_results", {"query": CAPITALS, "result": 7, "kb": "places"})),
         says(("join_results", {"query": CAPITALS, "result": 1, "kb": "places"})),
         says(("finish", {"answer": "Paris and others."})),
@@ -126,26 +130,18 @@ def test_rows_of_one_are_taken_up_by_a_query_to_the_other(both, settings):
     assert "?s, ?country" in no_column.observation
     assert not no_result.ok
     assert joined.result == 2
-    note = "?s, ?country are of result 1, from company; the rest is from places."
-    assert note in joined.observation
+    note = joined.observation.splitlines()[1]  # which says where the rows are from, and by which query
+    assert note.startswith("?s, ?country are of result 1, from company (3 rows of `SELECT ?s ?country")
+    assert note.endswith("from places.")
     assert run.outcome.note == note
+    assert asked_words(run, Texts("en")) == "from: places, company"
+    assert "Lumen & Söhne" in {run.outcome.table.label(supplier) for supplier, _ in run.outcome.table.rows}
     known = {"France": "paris", "Germany": "berlin", "Spain": "madrid"}
     rows = both.execute_query(f"# kb: company\n{countries}").rows
     expected = {(s.value, f"http://places.example/{known[name.value]}") for s, name in rows if name.value in known}
     assert {(s.value, c.value) for s, c in run.outcome.table.rows} == expected
     assert len(expected) > 1
     assert both.execute_query(run.outcome.query).rows == run.outcome.table.rows  # it says all by itself
-
-
-def test_a_join_that_is_sent_beside_the_query_of_its_rows_waits_for_these(both, settings):
-    countries = "SELECT ?s ?country { ?s a shop:Supplier ; shop:country ?country }"
-    source = ("execute_query", {"query": countries, "kb": "company"})
-    join = ("join_results", {"query": CAPITALS, "result": 1, "kb": "places"})
-    run, _ = scripted(both, settings, says(source, join), says(("finish", {"answer": "Paris and others."})))
-    assert [(step.number, step.call.turn, step.result, bool(step.rows)) for step in run.path[:2]] == [
-        (1, 1, 1, True),
-        (2, 1, 2, True),
-    ]
 
 
 def test_many_rows_are_taken_up_in_batches(settings, tmp_path):

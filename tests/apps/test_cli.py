@@ -118,6 +118,10 @@ def test_no_answer_is_exit_code_1(kbnav):
         (["retrieve", "--kb", "mini", "--system", "bm25", "radium"], "name an SKB, as in --kb demo (kb= in Python)"),
         (["ask", "--json", "--csv", "What?"], "not both"),
         (["show", "last"], "no saved runs match 'last'"),
+        (["ask", "SELECT ?x { ?x wdt:P61 wd:Q7186 }"], "`kbnav sparql query` runs it"),
+        (["ask", "--set", "model_timout=5", "What?"], "did you mean 'model_timeout'?"),
+        (["chat", "--kb", "nowhere", "--session", "ed1"], "there is no session 'ed1'"),
+        (["sparql", "index", "nowhere", "--out", "names"], "no SPARQL endpoint 'nowhere'"),
     ],
 )
 def test_wrong_use_is_exit_code_2_and_one_clear_line(kbnav, arguments, said):
@@ -183,6 +187,7 @@ def seen(*, terminal: bool, steps: bool = True) -> str:
     with Progress(Console(file=out, force_terminal=terminal, width=80), "gpt-4o", steps=steps) as progress:
         progress(Event("call", call=CALL))
         progress(Event("step", steps=(Step(1, CALL, "true"),)))
+        progress(Event("call", call=CALL))
     return re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", out.getvalue())
 
 
@@ -195,8 +200,8 @@ def test_a_terminal_says_what_is_waited_for_then_clears_it():
     assert "waiting" in seen(terminal=True, steps=False)
 
 
-def test_what_is_no_terminal_gets_the_steps_alone():
-    assert "".join(seen(terminal=False).split()) == "·Ask.→execute_queryASK{}true"
+def test_what_is_no_terminal_gets_the_steps_alone_a_thought_of_several_calls_once():
+    assert "".join(seen(terminal=False).split()) == "·Ask.→execute_queryASK{}true→execute_queryASK{}"
     assert seen(terminal=False, steps=False) == ""
 
 

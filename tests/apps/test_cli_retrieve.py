@@ -81,6 +81,6 @@ def test_a_retrieval_system_is_evaluated_resumed_and_compared(tmp_path):
     assert records[0]["run"]["path"][0]["call"]["tool"] == "bm25"
     run(*fixed, "--system", "bm25", "--out", str(tmp_path / "bm25"), "--limit", "2")
     assert len((tmp_path / "bm25" / "questions.jsonl").read_text().splitlines()) == 2
-    with pytest.raises(UsageError, match="another settings"):
+    with pytest.raises(UsageError, match="differs in: setting options"):
         run(*fixed, "--system", "bm25", "--out", str(tmp_path / "bm25"), "--limit", "2", "--set", "relations=false")
     run("eval", "compare", str(tmp_path / "bm25"), str(tmp_path / "graph-rank"))

@@ -116,6 +116,21 @@ def test_what_can_be_typed_in_a_chat_beside_questions(kbnav):
     assert after.count("SELECT DISTINCT ?answer WHERE { ?answer wdt:P61 wd:Q7186 .") == 2
 
 
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("SELECT ?x { ?x wdt:P61 wd:Q7186 }", ["discoverer or inventor of [x]: Marie Curie"]),
+        ("SELECT ?x { wd:Q7186 wdt:P61 ?x }", ["the other way round, `?x wdt:P61 wd:Q7186`, it has matches"]),
+        ("SELECT ?x { ?x wdt:P575 ?d FILTER(?d > 1800) }", ["?d is a date: YEAR(?d) is its year"]),
+    ],
+)
+def test_a_query_is_told_in_words_and_why_it_finds_nothing_beside_its_rows(kbnav, query, told):
+    code, out, error = kbnav("sparql", "query", "--kb", "mini", query)
+    assert code == 0
+    assert [one for one in told if one not in error or one in out] == []
+    assert kbnav("sparql", "query", "--kb", "mini", "--csv", query)[2] == ""
+
+
 def test_runs_lists_what_was_asked_the_newest_last_and_ids_that_show_knows(kbnav):
     assert kbnav("runs") == (0, "", "")
     for question in ("Who was the spouse of Marie Curie?", "Which elements were discovered by Marie Curie?"):
@@ -212,7 +227,7 @@ def test_predictions_come_in_the_forms_that_programs_write(evaluation, tmp_path,
     (tmp_path / "plain.json").write_text(json.dumps([{"id": 0, "answers": ["", "Q0"]}, {"id": 1, "answers": [""]}]))
     assert "1 without a prediction" in evaluation.out("import", "plain.json", "q.jsonl", "--out", "plain")
     assert scores("plain") == {"0": 1.0, "1": 0.0, "2": 0.0}
-    assert "2 answers are empty" in caplog.text
+    assert "empty answers are left out: 2" in caplog.text
     query, uri = "SELECT ?x { ?x wdt:P61 wd:Q7186 }", {"type": "uri", "value": "http://www.wikidata.org/entity/Q1"}
     found = {"head": {"vars": ["x"]}, "results": {"bindings": [{"x": uri}]}}
     asked = [{"id": 0, "query": {"sparql": query}}, {"id": "1", "query": {"sparql": query}, "answers": [found]}]

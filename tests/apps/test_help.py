@@ -24,8 +24,8 @@ def commands(found: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 GROUP: Any = typer.main.get_command(app)
 COMMANDS = dict(commands(GROUP, "kbnav"))
-SILENT = ("kbnav serve", "kbnav mcp", "kbnav sparql serve", "kbnav eval collect", "kbnav chat")
-"""Those that serve, or that are spoken to."""
+SILENT = ("kbnav serve", "kbnav mcp", "kbnav sparql serve", "kbnav eval collect", "kbnav chat", "kbnav bot preview")
+"""Those that serve, that are spoken to, or whose print is wikitext."""
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 

@@ -1,5 +1,6 @@
 """Answers to pass on: a page that fetches nothing, a citation, which kind of nothing an answer is, no secret."""
 
+import csv
 import html
 import io
 import json
@@ -112,8 +113,12 @@ def test_a_saved_run_is_exported_with_its_statements_and_cited(saved, tmp_path):
     assert "discoverer or inventor" in (tmp_path / "answer.html").read_text()
     assert json.loads(command("export", name, "answer.json", "--json", "--evidence"))["bytes"] > 100
     assert json.loads((tmp_path / "answer.json").read_text())["evidence"]["rows"]
+    command("export", name, "answer.wiki", "--evidence")
+    assert "Q7186 (Marie Curie)<sup>1</sup>" in (tmp_path / "answer.wiki").read_text()
+    assert (tmp_path / "answer.wiki").read_text() == command("bot", "preview")
     command("export", "last", "answer.csv")
-    assert (tmp_path / "answer.csv").read_bytes() == saved.run.outcome.table.to_csv().encode()
+    with (tmp_path / "answer.csv").open(encoding="utf-8-sig", newline="") as rows:
+        assert next(csv.DictReader(rows)) == {"answer": "Marie Curie", "answer id": "Q7186"}
     assert saved.citation == citation(saved.run, saved.query_page)
 
 

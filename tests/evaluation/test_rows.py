@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import linear_sum_assignment
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.evaluation.metrics.tables import RowMajor, row_major
@@ -44,6 +43,7 @@ rows = st.lists(st.tuples(cells, cells, cells | st.none()), max_size=9)
 
 def dense(predicted: list, gold: list, per_match: float = 0.0) -> tuple[float, int]:
     """Total recall and number of pairs of a dense assignment over every pair of rows."""
+    from scipy.optimize import linear_sum_assignment
 
     def values(row: dict) -> Counter:
         return Counter(cell["value"] for cell in row.values())

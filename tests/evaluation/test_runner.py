@@ -186,7 +186,7 @@ def test_a_sample_is_drawn_by_its_seed_and_kept_with_the_run(data, tmp_path):
     kept = json.loads((tmp_path / "a" / "run.json").read_text())
     assert kept["sample"] == {"share": 0.1, "seed": 1}
     assert len(kept["questions"]) == 4
-    with pytest.raises(UsageError, match="another questions, sample"):
+    with pytest.raises(UsageError, match="differs in: questions, sample"):
         asked(data, tmp_path / "a", "stark-prime-test", sample=0.1, seed=2)
     with pytest.raises(UsageError, match="above 0 and up to 1, not 2"):
         asked(data, tmp_path / "e", "stark-prime-test", sample=2)

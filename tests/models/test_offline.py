@@ -16,7 +16,8 @@ from rich.console import Console
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.spinach import build_spinach
 from kbnav.answers.parsing import read_question
-from kbnav.apps.console import answer_csv, print_answer
+from kbnav.apps.console import print_answer
+from kbnav.apps.web.downloads import answer_csv
 from kbnav.knowledge.open import open_kb
 from kbnav.runs.trajectory import Outcome, Run, Turn, Understood
 from kbnav.sessions.evidence import run_evidence
@@ -283,7 +284,7 @@ def test_what_no_query_stands_for_is_declined_and_named(agent: Agent, question: 
 def test_a_first_of_january_is_a_day_only_where_that_is_stated(agent: Agent, question: str, date: str):
     run, out = ask(agent, question), io.StringIO()
     print_answer(Console(file=out), run, "")
-    assert (run.outcome.text, answer_csv(run.outcome)) == (date, f"answer\r\n{date[:4]}-01-01T00:00:00Z\r\n")
+    assert (run.outcome.text, answer_csv(run.outcome)) == (date, f"\ufeffanswer\r\n{date[:4]}-01-01T00:00:00Z\r\n")
     assert re.search(rf"[|│] {date} +[|│]", out.getvalue())
 
 

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -221,14 +222,10 @@ class AnswerTable:
 
     def to_csv(self) -> str:
         """Comma-separated values with a header, as SPARQL 1.1 CSV results give them (values without types)."""
-        out = io.StringIO()
-        writer = csv.writer(out)
         if self.boolean is not None:
-            writer.writerows([["boolean"], ["true" if self.boolean else "false"]])
-        else:
-            writer.writerow(self.columns)
-            writer.writerows(["" if cell is None else cell.value for cell in row] for row in self.rows)
-        return out.getvalue()
+            return csv_text([["boolean"], ["true" if self.boolean else "false"]], end="\r\n")
+        rows = (["" if cell is None else cell.value for cell in row] for row in self.rows)
+        return csv_text(chain([self.columns], rows), end="\r\n")
 
 
 _TYPES: Mapping[str, TermType] = {"uri": "uri", "literal": "literal", "typed-literal": "literal", "bnode": "bnode"}
@@ -362,12 +359,10 @@ class Ranking:
 
     def to_csv(self) -> str:
         """The records as comma-separated values with a header."""
-        out = io.StringIO()
         value = ["value"] if self.valued else []
-        writer = csv.DictWriter(out, ["rank", "name", "id", "type", *value, "score", "basis"])
-        writer.writeheader()
-        writer.writerows(self.records())
-        return out.getvalue()
+        columns = ["rank", "name", "id", "type", *value, "score", "basis"]
+        rows = ([record[name] for name in columns] for record in self.records())
+        return csv_text(chain([columns], rows), end="\r\n")
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -377,10 +372,10 @@ class Ranking:
 _ACTIVE = re.compile(r"([\\`*\[\]<>|])")
 
 
-def csv_text(rows: Iterable[Iterable[object]]) -> str:
-    """Rows as comma-separated values, each line with a line feed alone."""
+def csv_text(rows: Iterable[Iterable[object]], end: str = "\n") -> str:
+    """Rows as comma-separated values, each line with this ``end``."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows(rows)
+    csv.writer(out, lineterminator=end).writerows(rows)
     return out.getvalue()
 
 

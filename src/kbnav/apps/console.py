@@ -29,7 +29,7 @@ from kbnav.knowledge.base import is_mirror, said_from
 from kbnav.knowledge.sparql.verbalization import comment_labels, page_for, query_link, state_for, verbalize_answer
 from kbnav.knowledge.sparql.vocabulary import label_from_iri
 from kbnav.models.cancellation import ON_REQUEST
-from kbnav.runs.trajectory import FINISH, Call, Doubt, Outcome, Run, Step, Understood
+from kbnav.runs.trajectory import FINISH, JOIN, Call, Doubt, Outcome, Run, Step, Understood
 from kbnav.settings.model import OFFLINE
 from kbnav.tools.several import ALL
 from kbnav.tools.show import cell_text, readable_text
@@ -71,10 +71,10 @@ def printable(text: str) -> str:
     )
 
 
-def call_lines(call: Call) -> RenderableType:
-    """A thought and the action it led to."""
+def call_lines(call: Call, before: Call | None = None) -> RenderableType:
+    """A thought, unless the call ``before`` came of the same, and the action it led to."""
     parts: list[RenderableType] = []
-    if call.thought:
+    if call.thought and not (before and before.thought == call.thought):
         parts.append(Text(f"· {printable(call.thought)}", style="italic"))
     arguments = dict(call.arguments)
     query = arguments.pop(_QUERY, None) if call.tool == "execute_query" else None
@@ -274,15 +274,18 @@ def run_line(run: Run) -> dict[str, Any]:
 
 
 def asked_words(run: Run, texts: Texts) -> str:
-    """What was asked; of several which one answered, and which were not asked."""
+    """What was asked; of several which one answered, for rows of which others, and which were not asked."""
     answering = kb_of(run.outcome.query)[0]
     if not answering:
         return texts("cli.asked", kb=run.settings.get("kb"))
+    joins = [step for step in run.steps if step.call.tool == JOIN and step.ran]
+    taken = [step.call.arguments["result"] for step in joins if kb_of(step.ran)[1] in run.outcome.query]
+    sources = [str(step.call.arguments["kb"]) for step in run.steps if step.result in taken]
     calls = [step.call for step in run.steps if step.call.tool not in (FINISH, show_rows.__name__)]
     asked = {str(call.arguments.get("kb", ALL)) for call in calls}
     left = [name for name in run.kb.get("kbs", ()) if asked.isdisjoint((name, ALL))]
     others = "; " + texts("cli.not_asked", kbs=", ".join(left)) if left else ""
-    return texts("cli.from", kb=answering) + others
+    return texts("cli.from", kb=", ".join(dict.fromkeys((answering, *sources)))) + others
 
 
 def spent_words(run: Run, texts: Texts) -> str:
@@ -316,9 +319,9 @@ def _run_lines(run: Run) -> Iterable[RenderableType]:
     yield Panel(Text(f"{printable(run.question)}\n{printable(head)}"), title=run.id)
     for turn in run.history:
         yield Text(f"earlier: {printable(turn.question)} → {printable(turn.outcome.text)}", style="dim")
-    for step in run.steps:
+    for before, step in zip((None, *run.steps), run.steps, strict=False):
         yield Text(f"{step.number}.", style="bold")
-        yield call_lines(step.call)
+        yield call_lines(step.call, before and before.call)
         if step.observation:
             yield observation_lines(step, 60)
         if step.dropped:
@@ -383,12 +386,6 @@ def answer_json(run: Run, query_page: str, evidence: Provenance | None = None) -
     """That record as text, with the evidence behind it where that was looked up."""
     more = {"evidence": evidence_data(evidence, answer_table(run.outcome))} if evidence else {}
     return json.dumps({**answer_record(run, query_page), **more}, ensure_ascii=False, indent=1)
-
-
-def answer_csv(outcome: Outcome) -> str:
-    """The whole table or ranking as CSV; empty where there is none."""
-    found = outcome.table if outcome.table is not None else outcome.ranking
-    return found.to_csv() if found is not None else ""
 
 
 _WIDTH = 120

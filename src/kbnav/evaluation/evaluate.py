@@ -229,10 +229,12 @@ def evaluate(
         name = plan.system or usual_agent(kb)
         # What the paper of a dataset sets otherwise for it.
         usual = {"top_v": HUMAN_TOP_V} if name == "rerank" and is_human(plan.dataset.name) else {}
-        options = systems.find(name).read({**usual, **settings.options})
+        entry = systems.find(name)
+        options = entry.read({**usual, **settings.options})
         settings = settings.model_copy(update={"options": options.model_dump(mode="json")})
         system = build(name, kb, settings)
-        if settings.model == OFFLINE and system.ranks_only and system.prompts:
+        asks = system.prompts if system.ranks_only else "model" in entry.uses and name != usual_agent(kb)
+        if settings.model == OFFLINE and asks:
             _log.warning("rules stand in for the language model that %s asks; --model names one", name)
         questions = _with_gold(plan, candidates, kb, folder, stopped, on_gold)
         if questions is None:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kbnav.answers.language import plural
 from kbnav.answers.tables import AnswerTable, Ranking
 from kbnav.errors import UsageError
 from kbnav.evaluation import gold as golden
@@ -54,7 +53,7 @@ def import_table(
     kb_name: str = "",
     gold: Path | None = None,
     jobs: int = 1,
-) -> tuple[RunInfo, int, int]:
+) -> RunInfo:
     """A run from the predictions of another system, scored and compared as any run of kbnav is.
 
     ``predictions`` is a TREC run, QALD JSON, CSV, TSV, JSON lines or a JSON list, of one question each: ``id``, or its
@@ -64,8 +63,7 @@ def import_table(
     warning says so, and where nodes are not in ``kb``. Gold answers are stored, of the frozen file ``gold``, or what
     gold queries give on ``kb``.
 
-    Gives back the run, the number of predictions, and of queries that failed; these score 0.
-    Raises UsageError, DataError, and StopRun where the knowledge base is down.
+    A query that fails scores 0. Raises UsageError, DataError, and StopRun where the knowledge base is down.
     """
     found = _read_predictions(predictions, dataset)
     queries = {name: query for name, one in found.items() if (query := str(one.value.get("sparql") or "").strip())}
@@ -100,16 +98,15 @@ def import_table(
             return Outcome("failed", "error", query=query, note=error), down
         return Outcome("answered", "finish", query=query, table=table), False
 
-    failed, patience = 0, Patience()
+    patience = Patience()
     with open_journal(out / QUESTIONS) as journal:
         for question, future in side_by_side(questions, outcome_of, jobs=jobs):
             outcome, down = future.result()
             patience.count(outcome.note if down else "")
             error = "QueryFailed" if outcome.status == "failed" else ""
-            failed += bool(error)
             run = Run("", question.text(), system, model, "en", (), (), outcome)
             journal.append(QuestionRecord(question.id, run, error))
-    return info, len(questions), failed
+    return info
 
 
 def is_table(predictions: Path) -> bool:
@@ -162,7 +159,7 @@ def _read_predictions(path: Path, dataset: Dataset) -> dict[str, Record]:
             record = Record(path, record.number, {**record.value, "answers": full})
         found[place] = record
     if empty:
-        _log.warning("%s are empty: they are left out", plural(empty, "answer"))
+        _log.warning("empty answers are left out: %d", empty)
     if others and not found:
         raise file.error(f"{dataset.name} has no question {others[0]!r}{did_you_mean(others[0], ids)}")
     if others:

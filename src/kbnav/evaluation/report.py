@@ -43,7 +43,7 @@ from kbnav.runs.trajectory import Run, Step, Usage
 
 CLASSES: Mapping[str, str] = MappingProxyType(
     {
-        "missing": "not reached",
+        "missing": "not reached, or without a prediction",
         "no gold": "there is no gold answer to compare with",
         "right": "every row right (EM, or a right node in the first place)",
         "failed": "ended by an error",
@@ -409,8 +409,8 @@ def scores_table(report: Report, form: str, *, with_intervals: bool = False) -> 
 
     A table for each set of questions and gold answers, ``n`` of which are scored. The best mean is bold, where not
     all are equal. ``*`` marks a mean that differs from the table's first with p < 0.05 (paired randomisation test),
-    where both runs reached all questions; LaTeX's caption says so. CSV is one table of bare means. Intervals are those
-    of 95 %, behind the means.
+    where the comparison is over all questions; LaTeX's caption says so. CSV is one table of bare means. Intervals are
+    those of 95 %, behind the means.
     """
     tables: dict[object, list[RunReport]] = {}
     for run in report.runs:
@@ -440,7 +440,7 @@ def _table(report: Report, runs: Sequence[RunReport], form: str, with_intervals:
             text += star if tested.get(one, 1) < 0.05 else ""
             text += spread.format(low, high) if with_intervals and own else ""
             cells += (text, low, high) if apart else (text,)
-        about = (run.name, run.info.display_name, run.info.model, run.info.dataset)
+        about = (run.name, run.info.display_name, run.info.model or "–", run.info.dataset)
         rows.append((*map(escape, about), str(run.scores.all.questions), *cells))
     if form == "markdown":
         rows.insert(1, ("---",) * len(rows[0]))
@@ -448,7 +448,9 @@ def _table(report: Report, runs: Sequence[RunReport], form: str, with_intervals:
     if form == "latex":
         said = f"Scores in percent on {rows[1][3]} (n = {rows[1][4]})"
         said += r", with 95\,\% bootstrap intervals" if with_intervals else ""
-        said += f". Best in bold; * differs from {rows[1][0]}, $p<0.05$, paired randomisation test."
+        said += "."
+        if len(runs) > 1:
+            said += f" Best in bold; * differs from {rows[1][0]}, $p<0.05$, paired randomisation test."
         body = [" & ".join(row) + r" \\" for row in rows]
         head = [r"% needs \usepackage{booktabs}", r"\begin{table}", rf"\caption{{{said}}}"]
         head += [rf"\label{{tab:{re.sub(r'[^A-Za-z0-9]+', '-', runs[0].name)}}}"]

@@ -27,7 +27,7 @@ _HAS = 6
 """Properties that are named of a thing."""
 _COPY = "Live Wikidata may have it."
 _FILTER = re.compile(r"FILTER\s*(?!NOT\b|EXISTS\b)(\(.*\))", re.IGNORECASE | re.DOTALL)
-_PREDICATE = re.compile(r"(?:wdt|p|ps|psv|pq|pqv):(P\d+)|<http://www\.wikidata\.org/prop/(?:[a-z/]+/)?(P\d+)>")
+_VARIABLE = re.compile(r"[?$]\w+")
 _STATEMENT = re.compile(r"/statement/([QPL]\d+)-", re.IGNORECASE)
 
 
@@ -42,7 +42,12 @@ def absence_of(kb: KnowledgeBase, query: str, table: AnswerTable, language: str 
 
 def stated_none(kb: KnowledgeBase, query: str, language: str = "en") -> Absence | None:
     """That it is stated that something which a query names has no value of a property that the query asks of it."""
-    return _Probe(kb, query, AnswerTable(), language).stated_none()
+    probe = _Probe(kb, query, AnswerTable(), language)
+    with suppress(KbnavError):
+        for one, name in probe.asked_of()[:_FEW]:
+            if probe.ask([f"wd:{one} a wdno:{name}"]):
+                return Absence("stated none", f"{probe.name(one)}: {probe.name(name)}.", f"wd:{one} wdt:{name}")
+    return None
 
 
 class _Probe:
@@ -54,7 +59,7 @@ class _Probe:
         self._prologue = ""
 
     def absence(self) -> Absence | None:
-        if none := self.stated_none():
+        if none := stated_none(self._kb, self._query, self._language):
             return none
         certain = not len(self._table) or self._table.boolean is not None
         try:
@@ -70,15 +75,7 @@ class _Probe:
             return self._of_filter(found) if found.takes_away else self._of_part(found)
         return self._otherwise(found.part, found.text)
 
-    def stated_none(self) -> Absence | None:
-        """See the function of this name."""
-        with suppress(KbnavError):
-            for one, name in self._asked_of()[:_FEW]:
-                if self._ask([f"wd:{one} a wdno:{name}"]):
-                    return Absence("stated none", f"{self._name(one)}: {self._name(name)}.", f"wd:{one} wdt:{name}")
-        return None
-
-    def _asked_of(self) -> list[tuple[str, str]]:
+    def asked_of(self) -> list[tuple[str, str]]:
         """The things that the query names, each with the properties that it asks of them."""
         terms, asked = Terms(self._query, self._words), dict[tuple[str, str], None]()
         for pattern in read_query(self._query).patterns:
@@ -96,7 +93,7 @@ class _Probe:
         with suppress(KbnavError):
             ends = self._ends(step.subject, found.before)
             kind = f"{self._kind} ?{self._any}c"
-            known = bool(ends) and all(self._ask([f"<{end}> {kind}"]) for end in ends)
+            known = bool(ends) and all(self.ask([f"<{end}> {kind}"]) for end in ends)
             return known and all(self._fits(end, step.verb.name) for end in ends)
         return False
 
@@ -113,8 +110,11 @@ class _Probe:
         condition = _FILTER.fullmatch(found.part)
         if not condition and self._table.boolean is False:
             return None
-        if condition and not self._ask([*found.before, f"FILTER(!({condition[1]}))"]):
+        if condition and not self.ask([*found.before, f"FILTER(!({condition[1]}))"]):
             text = f"`{found.part}` is neither true nor false of what is here: it compares things of unlike kinds."
+            for name in dict.fromkeys(_VARIABLE.findall(condition[1])):
+                if self.ask([*found.before, f'FILTER(STRENDS(STR(DATATYPE({name})), "#dateTime"))']):
+                    text += f" {name} is a date: YEAR({name}) is its year."
             return Absence("asks wrongly", text, found.part)
         if EXCEPTS.match(found.part) and not self._partial:
             return Absence("all excluded", f"`{found.part}`", found.part)
@@ -129,25 +129,24 @@ class _Probe:
             return self._otherwise(found.part, found.text)
         before = list(found.before)
         for step in steps[:-1]:
-            if not self._ask([*before, step.text()]):
+            if not self.ask([*before, step.text()]):
                 return self._of_step(found, step, before)
             before.append(step.text())
         return self._of_step(found, steps[-1], before)
 
     def _of_step(self, found: Diagnosis, step: Pattern, before: Sequence[str]) -> Absence:
         verb = step.verb.name if isinstance(step.verb, Path) else step.verb
-        named = _PREDICATE.fullmatch(verb)
-        relation = (named[1] or named[2]) if named else ""
+        relation = Terms(self._query, self._words).predicate(verb)[1]
         subjects = self._ends(step.subject, before)
-        if not self._ask([f"?{self._any} {verb} ?{self._any}2"]):
+        if not self.ask([f"?{self._any} {verb} ?{self._any}2"]):
             if self._partial:  # a copy may lack its uses
                 return self._of_anchors(found, subjects)
-            return Absence("asks wrongly", f"Nothing here has {self._name(relation) or verb}.", found.part)
+            return Absence("asks wrongly", f"Nothing here has {self.name(relation) or verb}.", found.part)
         for end in (*subjects, *self._ends(step.object, before)):
-            if not self._ask([f"<{end}> ?{self._any} ?{self._any}2"]) and not self._ask(
+            if not self.ask([f"<{end}> ?{self._any} ?{self._any}2"]) and not self.ask(
                 [f"?{self._any} ?{self._any}2 <{end}>"]
             ):
-                name = self._name(self._words.entity_id(end)) or f"<{end}>"
+                name = self.name(self._words.entity_id(end)) or f"<{end}>"
                 if self._partial:
                     return Absence("partial copy", f"This copy says nothing of {name}. {_COPY}", found.part)
                 return Absence("asks wrongly", f"There is no {name} here.", found.part)
@@ -165,20 +164,20 @@ class _Probe:
         for end in subjects:
             if not self._fits(end, predicate):
                 has = self._has(end)
-                text = f"`{found.part}`: nothing of the kind of {self._name(self._words.entity_id(end))} has that."
+                text = f"`{found.part}`: nothing of the kind of {self.name(self._words.entity_id(end))} has that."
                 return Absence("asks wrongly", text, found.part, has)
         if is_variable(step.object) or step.object.startswith("_:"):
             return None
         if step.object[:1] in "\"'+-" or step.object[:1].isdigit():
             same = f"FILTER(isLiteral(?{any_of}v) && DATATYPE(?{any_of}v) = DATATYPE({step.object}) && "
             same += f"LANG(?{any_of}v) = LANG({step.object}))"
-            if not self._ask([f"?{any_of} {predicate} ?{any_of}v", same]):
+            if not self.ask([f"?{any_of} {predicate} ?{any_of}v", same]):
                 text = f"`{found.part}`: its values are not of this type, but such as {self._example(predicate)}."
                 return Absence("asks wrongly", text, found.part)
             return None
         for end in self._ends(step.object, before):
             if not self._fits(end, predicate, as_value=True):
-                name = self._name(self._words.entity_id(end))
+                name = self.name(self._words.entity_id(end))
                 text = f"`{found.part}`: no value of it is of the kind of {name}; they are such as "
                 return Absence("asks wrongly", f"{text}{self._example(predicate)}.", found.part)
         return None
@@ -194,7 +193,7 @@ class _Probe:
         kind, any_of = self._kind, self._any
         alike = f"?{any_of}{'v' * as_value} {kind} ?{any_of}c . ?{any_of} {predicate} ?{any_of}v"
         stated = f"<{end}> {kind} ?{any_of}c"
-        return not self._ask([stated]) or self._ask([stated, alike])
+        return not self.ask([stated]) or self.ask([stated, alike])
 
     def _of_anchors(self, found: Diagnosis, subjects: Sequence[str]) -> Absence:
         """Where the query asks well: nothing such is stated, unless a copy lacks statements of what is asked about."""
@@ -205,7 +204,7 @@ class _Probe:
         told = []
         for end in subjects:
             there, all_of_it = self._copied(end)
-            name = self._name(self._words.entity_id(end))
+            name = self.name(self._words.entity_id(end))
             if not all_of_it:
                 return Absence(
                     "partial copy", f"This copy does not have all that is stated of {name}. {_COPY}", found.part
@@ -262,15 +261,15 @@ class _Probe:
         if cell is None:
             return "none"
         entity = self._words.entity_id(cell.value) if cell.type == "uri" else ""
-        return self._name(entity) if entity else f"“{cell.value}”"
+        return self.name(entity) if entity else f"“{cell.value}”"
 
-    def _name(self, entity: str) -> str:
+    def name(self, entity: str) -> str:
         label = self._kb.labels([entity], language=self._language).get(entity, "") if entity else ""
         return f"{label} ({entity})" if label else entity
 
     # Asking
 
-    def _ask(self, parts: Sequence[str]) -> bool:
+    def ask(self, parts: Sequence[str]) -> bool:
         return self._holds(f"{self._prologue}ASK {{ {' . '.join(parts)} }}")
 
     def _holds(self, ask: str) -> bool:

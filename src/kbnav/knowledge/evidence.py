@@ -13,7 +13,8 @@ from typing import Literal
 
 from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.errors import KbnavError
-from kbnav.knowledge.base import KnowledgeBase, is_mirror
+from kbnav.knowledge.absence import stated_none
+from kbnav.knowledge.base import KnowledgeBase, asked_by, is_mirror
 from kbnav.knowledge.sparql.evidence import EvidenceQuery, evidence_query
 from kbnav.knowledge.sparql.syntax import is_variable
 from kbnav.knowledge.sparql.verbalization import verbalize_groups
@@ -104,14 +105,16 @@ def provenance(
     """
     chosen = [number for number in rows if 0 <= number < len(table)][:MOST_ROWS]
     cells = [table.rows[number] for number in chosen] if table.boolean is None else [()]
-    vocabulary = vocabulary_of(kb)
     try:
-        denied = table.boolean is False
+        kb, denied = asked_by(kb, query), table.boolean is False
+        vocabulary = vocabulary_of(kb)
         asked = evidence_query(query, vocabulary, table.columns, cells, _MOST_SOLUTIONS + 1, denied=denied)
         found = kb.execute_query(asked.text, language=language)
         told = [_of_row(asked, vocabulary, table.columns, row, found) for row in cells]
-        if denied and told == [[]]:
-            told = [_without_value(kb, asked, vocabulary)]
+        if denied and not any(told) and (none := stated_none(kb, query)):  # which a statement says
+            thing, _, name = none.part.partition(" wdt:")
+            stated = f"SELECT ?statement {{ {thing} p:{name} ?statement . ?statement a wdno:{name} }}"
+            return provenance(kb, stated, kb.execute_query(stated), language=language)
         details = _Details(kb, vocabulary, language, [one for some in told for one in some])
     except KbnavError as error:
         return Provenance(failed=str(error))
@@ -132,14 +135,12 @@ def _of_row(
     for solution in found.rows:
         if all(cell is None or cell.type == "bnode" or solution[place] == cell for place, cell in wanted):
             kept.update(dict.fromkeys(_bound(asked, words, solution, at)))
-    stated = {(one.subject, one.property, one.value) for one in kept if one.statement}
-    nodes = {one.statement for one in kept}
-
-    def said(one: Evidence) -> bool:
-        written = bool(stated) and one.property.startswith(_WIKIBASE)
-        return written or one.subject.value in nodes or (one.subject, one.property, one.value) in stated
-
-    return [one for one in kept if one.statement or not said(one)]
+    nodes = {one.statement for one in kept if one.subject.value != one.statement}
+    whole = [one for one in kept if one.subject.value not in nodes]
+    stated = {(one.subject, one.property, one.value) for one in whole if one.statement}
+    forms = {one for one in whole if stated and words.predicate(one.value.value)[0] not in ("", "wd", "wdno")}
+    said = {one for one in whole if not one.statement and (one.subject, one.property, one.value) in stated}
+    return [one for one in whole if one not in forms | said]
 
 
 def _bound(
@@ -169,18 +170,6 @@ def _bound(
         yield Evidence(subject, relation or predicate.value, value, statement, chain=part.chain)
 
 
-def _without_value(kb: KnowledgeBase, asked: EvidenceQuery, vocabulary: Vocabulary) -> list[Evidence]:
-    """The statements that things which a query names have no value of a property that it asks of them."""
-    things = {(asked.constants.get(one.subject), one.relation) for one in asked.parts if one.role in ("wdt", "p")}
-    prefixes, found = vocabulary.prefixes, list[Evidence]()
-    for thing, name in things:
-        if thing is not None:
-            nodes = f"<{thing.value}> <{prefixes['p']}{name}> ?node . ?node a <{prefixes['wdno']}{name}>"
-            rows = kb.execute_query(f"SELECT ?node WHERE {{ {nodes} }}").rows
-            found += [Evidence(thing, name, node, node.value) for (node,) in rows if node is not None]
-    return found
-
-
 class _Details:
     def __init__(self, kb: KnowledgeBase, vocabulary: Vocabulary, language: str, told: Iterable[Evidence]) -> None:
         self._words = vocabulary
@@ -190,8 +179,8 @@ class _Details:
         self._ranks: dict[str, Rank] = {}
         self._dates: dict[Term, Term] = {}
         """Those that are not stated to the day, as precise as they are."""
-        self._valueless: set[str] = set()
-        """Statements that there is no value."""
+        self._valueless: set[tuple[str, str]] = set()
+        """Statements, each with a property of which they say that there is no value: their own, or a qualifier's."""
         self.labels: Mapping[str, str] = {}
         known = [one for one in told if one.statement]
         named = {one.property for one in told if "/" not in one.property and ":" not in one.property}
@@ -213,7 +202,7 @@ class _Details:
         beside = self._values.get((one.subject.value, one.property), [])
         own = (value for _, node, value in beside if node == one.statement == one.value.value)
         value = next(own, self._dates.get(one.value, one.value))
-        if one.statement in self._valueless:
+        if (one.statement, one.property) in self._valueless:
             value = Term("literal", "no value")
         ranked = {
             kind: tuple(
@@ -265,8 +254,9 @@ class _Details:
             if statement is None or link is None or value is None or (bearer and bearer.type == "literal"):
                 continue
             value = self._dates.get(value, value)
-            if value.value.startswith(self._words.prefixes["wdno"]) and node is None:
-                self._valueless.add(statement.value)
+            role, name = self._words.predicate(value.value)
+            if role == "wdno":
+                self._valueless.add((statement.value, name))
             elif bearer is not None and node is not None:
                 beside = self._values.setdefault((bearer.value, link.value), [])
                 beside.append((_RANKS.get(node.value, ""), statement.value, value))

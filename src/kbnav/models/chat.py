@@ -121,12 +121,10 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
         raise UsageError(f"the model's endpoint refused the request: {_line(error)}") from error
     except openai.APIResponseValidationError as error:
         raise BadResponse(f"the model's endpoint does not speak OpenAI's protocol: {_line(error)}") from error
-    except TooSlow as error:
-        raise ServiceError("the model did not answer in time") from error
+    except (TooSlow, openai.APITimeoutError) as error:
+        raise ServiceError("the model did not answer in time; the setting model_timeout gives it more") from error
     except TooMuch as error:
         raise BadResponse(f"the model's endpoint is not to be trusted: {error}") from error
-    except openai.APITimeoutError as error:
-        raise ServiceError("the model did not answer in time, nor after retries") from error
     except openai.APIConnectionError as error:
         if beyond := out_of_bounds(error):
             raise BadResponse(f"the model's endpoint is not to be trusted: {beyond}") from error

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kbnav.agents.common.answering import looked_at
-from kbnav.answers.tables import AnswerTable, node_term
+from kbnav.agents.common.answering import labelled, looked_at
+from kbnav.answers.tables import Absence, AnswerTable, node_term
 from kbnav.errors import KbnavError
+from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import KnowledgeBase, asked_by
 from kbnav.knowledge.evidence import MOST_ROWS, Evidence, Provenance, provenance
-from kbnav.knowledge.sparql.verbalization import page_for, query_link
+from kbnav.knowledge.sparql.verbalization import Verbalization, page_for, query_link, verbalize_answer
 from kbnav.runs.trajectory import Fact, Run
 from kbnav.settings.model import OFFLINE
 
@@ -19,11 +20,7 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.kb import SkbKB
 
 
-FIRST = range(MOST_ROWS)
-"""The rows that are looked at where none are named."""
-
-
-def run_evidence(kb: KnowledgeBase, run: Run, rows: Sequence[int] = FIRST) -> Provenance | None:
+def run_evidence(kb: KnowledgeBase, run: Run, rows: Sequence[int] = range(MOST_ROWS)) -> Provenance | None:
     """The statements that make rows of an answer true; of a ranking, the edges and sentences that speak for its nodes.
 
     Args:
@@ -41,7 +38,7 @@ def run_evidence(kb: KnowledgeBase, run: Run, rows: Sequence[int] = FIRST) -> Pr
             return _ranking_evidence(kb, run, [node.id for node in outcome.ranking.nodes], rows)
     if not outcome.query or outcome.table is None:
         return None
-    return query_evidence(kb, outcome.query, outcome.table, rows, run.language)
+    return provenance(kb, outcome.query, outcome.table, rows, run.language)
 
 
 def _ranking_evidence(kb: SkbKB, run: Run, nodes: Sequence[str], rows: Sequence[int]) -> Provenance:
@@ -56,14 +53,13 @@ def _ranking_evidence(kb: SkbKB, run: Run, nodes: Sequence[str], rows: Sequence[
         return Provenance(failed=str(error))
 
 
-def query_evidence(
-    kb: KnowledgeBase, query: str, table: AnswerTable, rows: Sequence[int] = FIRST, language: str = "en"
-) -> Provenance:
-    """The same for a query and its result; see ``kbnav.knowledge.evidence.provenance``."""
-    try:
-        return provenance(asked_by(kb, query), query, table, rows, language)
-    except KbnavError as error:
-        return Provenance(failed=str(error))
+def explained(
+    kb: KnowledgeBase, query: str, table: AnswerTable, language: str = "en"
+) -> tuple[AnswerTable, Verbalization | None, Absence | None]:
+    """A query's result with labels of what the query names, the query in words, and which kind of nothing it is."""
+    base = asked_by(kb, query)
+    known = labelled(table, query, base, language)
+    return known, verbalize_answer(query, known, language), absence_of(base, query, table, language)
 
 
 def _with_generated(found: Provenance, nodes: Sequence[str], run: Run) -> Provenance:

@@ -175,11 +175,6 @@ class Chat:
         self._config: RunnableConfig = {"configurable": {"thread_id": session_id}}
 
     @property
-    def exists(self) -> bool:
-        """Whether anything was ever asked in this session."""
-        return bool(self._graph.get_state(self._config).values)
-
-    @property
     def history(self) -> list[Turn]:
         """The turns that ended, oldest first."""
         return turns_of(self._graph.get_state(self._config).values)
@@ -198,14 +193,8 @@ class Chat:
             save_run(_record(agent, values, context, datetime.now(UTC), 0), folder)
 
     def ask(self, question: str, *, on_event: Listener | None = None, cancellation: Cancellation | None = None) -> Run:
-        """Ask the next question. Raises as ``kbnav.sessions.session.ask``."""
+        """Ask the next question, or go on with the unfinished one. Raises as ``kbnav.sessions.session.ask``."""
         return saved(self.attempt(question, on_event=on_event, cancellation=cancellation), self._agent.settings)
-
-    def resume(self, *, on_event: Listener | None = None, cancellation: Cancellation | None = None) -> Run:
-        """Go on with the unfinished question where it was. Raises UsageError where there is none."""
-        if self.unfinished is None:
-            raise UsageError(f"nothing to go on with in session {self.id}")
-        return self.ask(self.unfinished, on_event=on_event, cancellation=cancellation)
 
     def attempt(
         self,

@@ -430,7 +430,10 @@ class Settings(BaseSettings):
         return self.database.get_secret_value() or self.home / name
 
     def source_of(self, kb: str) -> tuple[str, SparqlSource]:
-        """The name and the table of an endpoint, given by its name or its address; without a name it is ``mine``."""
+        """The name and the table of an endpoint, by name or address (without a name, ``mine``). Raises UsageError."""
+        if kb not in self.sparql and "://" not in kb:
+            meant = did_you_mean(kb, self.sparql)
+            raise UsageError(f"no SPARQL endpoint {kb!r}: give its address, or a name of kbnav.toml{meant}")
         known = (pair for pair in self.sparql.items() if kb in (pair[0], pair[1].url))
         return next(known, ("mine", SparqlSource(url=kb)))
 

@@ -102,7 +102,7 @@ def read_options(kind: type[O], given: Mapping[str, Any], system: str) -> O:
         if unknown[0] == INNER:
             inner = next(iter(given[INNER]), "")
             raise UsageError(f"{system} is not made of other systems, so no option of it begins with '{inner}.'")
-        meant = did_you_mean(unknown[0], kind.model_fields)
+        meant = did_you_mean(unknown[0], (*kind.model_fields, *Settings.model_fields))
         known = ", ".join(kind.model_fields) or "none"
         raise UsageError(f"{system} has no option {unknown[0]!r}; there are: {known}{meant}")
     try:
@@ -319,6 +319,8 @@ def build(name: SystemName, kb: AnyKB, settings: Settings, kind: SystemKind | No
         raise UsageError(f"the system {name} asks one knowledge base: name one, or take {able}, which asks several")
     if entry.kbs == ("skb",) and kb_kind(kb) != "skb":
         raise UsageError(NEEDS_SKB.format(who=f"the system {name}"))
+    if settings.model == OFFLINE and "model" in entry.uses and getattr(options, "preset", "") == "paper":
+        raise UsageError("the preset paper needs a model: the built-in rules cannot follow it; --model names one")
     settings = settings.model_copy(update={"options": options.model_dump(mode="json")})
     builder = entry.builder()
     names = list(inspect.signature(builder).parameters)

@@ -1,16 +1,19 @@
-"""The bot on a real MediaWiki: what it finds, what it posts, and what stops it."""
+"""The bot on a wiki: what it answers, where it waits, and what it keeps of it."""
 
 import html
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 
 from kbnav.answers.tables import AnswerTable, Term
-from kbnav.apps.bot.talk import markers
+from kbnav.apps.bot.ledger import Ledger
+from kbnav.apps.bot.talk import Question, markers
 from kbnav.apps.bot.wiki import Page
 from kbnav.apps.bot.wikitext import Style
-from kbnav.errors import CredentialsError, ServiceError
+from kbnav.errors import CredentialsError, ServiceError, UsageError
 from tests.apps.bot.mediawiki import BOT
 from tests.apps.bot.parts import TALK, connect, run_of
 
@@ -261,3 +264,32 @@ def test_a_bot_that_is_logged_in_can_log_in_again(scene):
     wiki.login()
     wiki.login()  # a bot password's cookies would have it refused
     wiki.check_account()
+
+
+FIRST = Question("a" * 16, "P", "S", "Ann", "12:00", "Who?", 1, ("b" * 16, "c" * 16))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    one = Ledger(tmp_path / "new" / "bot.sqlite")
+    yield one
+    one.close()
+
+
+@pytest.mark.parametrize("end", ["gone", "refused"])
+@pytest.mark.parametrize("asked", [{"status": "answered", "reply": "R", "tries": 0}, {"tries": 1}])
+def test_quotas_count_what_a_model_was_asked_whatever_became_of_it(ledger, asked, end):
+    ledger.add(FIRST, 100.0)
+    ledger.update(FIRST.id, 110.0, **asked)
+    ledger.update(FIRST.id, 120.0, status=end)
+    assert ledger.asked_since(100.0, "Ann") == 1
+
+
+def test_one_bot_writes_others_read(ledger, tmp_path):
+    path = tmp_path / "new" / "bot.sqlite"
+    ledger.add(FIRST, 1.0)
+    with pytest.raises(UsageError, match="another bot is running"):
+        Ledger(path)
+    reader = Ledger(path, alone=False)
+    assert len(reader.entries()) == 1
+    reader.close()

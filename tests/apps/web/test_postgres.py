@@ -20,7 +20,7 @@ from kbnav.runs.database import Execute, Rows, open_postgres
 from kbnav.sessions.checkpoints import shared_sessions
 from kbnav.sessions.session import serializer
 from tests.apps.web.parts import MARIE, Explorer, Visit, served_process, stored_run, until
-from tests.apps.web.test_sessions import reachable
+from tests.apps.web.test_store import reachable
 from tests.services import postgresql, stopped_postgresql
 
 YEAR = 365 * 24 * 3600.0

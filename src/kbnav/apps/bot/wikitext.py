@@ -19,6 +19,7 @@ from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.verbalization import page_for, query_link
 from kbnav.knowledge.sparql.vocabulary import entity_page
 from kbnav.runs.trajectory import Run
+from kbnav.settings.model import Settings
 from kbnav.tools.show import readable_text
 
 ROWS = 10
@@ -78,13 +79,18 @@ class Style:
     entity_link: str = ""
     query_page: str = ""
 
+    @classmethod
+    def of(cls, settings: Settings) -> Style:
+        """That of the settings."""
+        return cls(settings.bot.entity_link, settings.endpoints.query_page)
+
 
 def reply_text(
     run: Run,
     style: Style,
     *,
-    marker: str,
-    language: str = "en",
+    marker: str = "",
+    language: str = "",
     evidence: Provenance | None = None,
 ) -> str:
     """The wikitext of a reply: answer, table, query, the statements behind its rows, how it was found, signature.
@@ -94,14 +100,14 @@ def reply_text(
     Args:
         run: what is told.
         style: see ``Style``.
-        marker: a comment by which the bot knows its own reply again; holds no ``--``.
-        language: of the words around the answer.
+        marker: a comment by which the bot knows its own reply again, or none; holds no ``--``.
+        language: of the words around the answer; empty: the run's.
         evidence: what makes the rows true, told as footnotes.
     """
-    outcome, words = run.outcome, phrases("bot", language)
+    outcome, words = run.outcome, phrases("bot", language or run.language)
     notes = _footnotes(evidence, run)
     single = "<sup>1</sup>" if notes and outcome.table is not None and outcome.table.boolean is not None else ""
-    parts = [f"<!-- {marker} -->{_headline(run, words)}{single}"]
+    parts = [f"{f'<!-- {marker} -->' if marker else ''}{_headline(run, words)}{single}"]
     if outcome.note:
         parts.append(f"<small>{escape(outcome.note)}</small>")
     if outcome.absence and outcome.status != "failed":

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +20,6 @@ from kbnav.answers.tables import Ranking
 from kbnav.apps.cli.options import Asking, BaseUrl, Given, Json, Kb, Model, argument, flag, load, open_skb, option
 from kbnav.apps.cli.terminal import RunProgress, print_error, print_json, stopped_by_ctrl_c
 from kbnav.apps.console import (
-    answer_csv,
     answer_json,
     answer_table,
     asked_words,
@@ -32,7 +32,6 @@ from kbnav.apps.console import (
 )
 from kbnav.apps.texts import Texts
 from kbnav.errors import StopRun, UsageError
-from kbnav.models.cancellation import Cancellation
 from kbnav.runs.trajectory import Run, load_runs, new_id, saved_runs
 from kbnav.settings.model import OFFLINE, SEPARATOR, Settings
 from kbnav.settings.systems import kb_kind, kind_of
@@ -65,6 +64,7 @@ def ask(
     earlier = _last_run() if follow_up else None
     of = _as_before(of, earlier) if earlier else of
     settings = of.settings()
+    _refuse_query(question, settings)
     settings.check_key()  # before the imports that take seconds
     from kbnav.knowledge.open import open_kb
     from kbnav.sessions.session import ask as ask_agent
@@ -85,6 +85,15 @@ def ask(
             found = run_evidence(base, run)
     print_outcome(run, settings, as_json, as_csv, found)
     raise typer.Exit(0 if run.outcome.status in ("answered", "best effort") else 1)
+
+
+_SPARQL = re.compile(r"((prefix|base)\s[^>]*>\s*)*(select|ask|construct|describe)\b.*\{", re.IGNORECASE | re.DOTALL)
+
+
+def _refuse_query(question: str, settings: Settings) -> None:
+    """Raise UsageError for a query, which rules do not read."""
+    if settings.model == OFFLINE and _SPARQL.match(question.strip()):
+        raise UsageError("this is a SPARQL query and no question: `kbnav sparql query` runs it")
 
 
 def _reads_follow_ups(agent: Agent) -> bool:
@@ -111,7 +120,9 @@ def print_outcome(
     if as_json:
         print(answer_json(run, page, evidence))
     elif as_csv:
-        sys.stdout.write(answer_csv(run.outcome))
+        from kbnav.apps.web.downloads import answer_csv
+
+        sys.stdout.write(answer_csv(run.outcome).removeprefix("\ufeff"))
         if not saved:
             print_error(run.outcome.error)
     else:
@@ -166,7 +177,7 @@ def chat(
 
     A session is saved after every step; --session continues it, also after a kill.
 
-    For example: kbnav chat --kb demo --session lutes
+    For example: kbnav chat --kb demo
     """
     from kbnav.knowledge.open import open_kb
     from kbnav.sessions.session import Chat, sqlite_sessions
@@ -174,39 +185,37 @@ def chat(
     settings, console = of.settings(), Console()
     settings.check_key()
     runs: list[Run] = []
-    with sqlite_sessions(settings.home) as saver, open_kb(settings) as base:
+    with sqlite_sessions(settings.home) as saver, ExitStack() as stack:
+        if session and saver.get_tuple({"configurable": {"thread_id": session}}) is None:
+            raise UsageError(f"there is no session {session!r}: a chat without --session begins one and says its id")
+        base = stack.enter_context(open_kb(settings))
         agent = build_agent(base, settings, of.system or "")
         talk = Chat(agent, session or new_id("chat"), saver)
-        if session and not talk.exists:
-            raise UsageError(f"there is no session {session!r}")
         talk.recover()
         print_baseline(console, agent, quiet, follow_ups=True)
         _print(console, f"session {talk.id} on {settings.kb} with {agent.model}")
         _print(console, "/help lists commands; /quit, an empty line or Ctrl-D ends the session")
 
-        def answer(ask: Callable[[Cancellation, RunProgress], Run]) -> None:
+        def answer(question: str) -> None:
             """Answer, and print that; what stops it is printed, and the session goes on."""
             try:
+                _refuse_query(question, settings)
                 progress = RunProgress(console, agent.model, steps=not quiet)
                 with stopped_by_ctrl_c() as cancellation, progress:
-                    runs.append(ask(cancellation, progress))
+                    runs.append(talk.ask(question, on_event=progress, cancellation=cancellation))
                 print_outcome(runs[-1], settings)
             except StopRun as error:
                 print_error(error)
 
         if question := talk.unfinished:
             _print(console, f"going on with: {question}")
-            answer(lambda cancellation, progress: talk.resume(on_event=progress, cancellation=cancellation))
+            answer(question)
         read = _line_reader()
         while (line := read()) not in _ENDS:
             if line.startswith("/"):
                 _command(line, console, runs)
             else:
-                answer(
-                    lambda cancellation, progress, line=line: talk.ask(  # type: ignore[misc]
-                        line, on_event=progress, cancellation=cancellation
-                    )
-                )
+                answer(line)
         _print(console, f"to continue later: {_same_command(of, settings, talk.id)}")
 
 

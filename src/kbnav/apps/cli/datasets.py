@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from rich.console import Console
 
 from kbnav.answers.language import plural
 from kbnav.apps.cli.evaluate import ids_in
@@ -31,7 +32,7 @@ from kbnav.apps.cli.options import (
     option,
 )
 from kbnav.apps.cli.serve import at
-from kbnav.apps.cli.terminal import Counter, StageProgress, emit, print_json, read_text, stderr, stop_on_signals
+from kbnav.apps.cli.terminal import Counter, StageProgress, emit, print_json, read_text, stop_on_signals
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import GROUP, NAMES, ORIGINS, SOURCES, find_dataset, missing_file
 from kbnav.evaluation.datasets.formats import FORMATS
@@ -167,7 +168,7 @@ def fetch(datasets: Datasets, as_json: Json = False) -> None:
     from kbnav.evaluation.datasets.fetch import fetch
 
     settings = load()
-    with StageProgress(stderr()) as progress:
+    with StageProgress(Console(stderr=True)) as progress:
         found = {
             name: fetch(name, settings.benchmarks, timeout=settings.limits.request_timeout, progress=progress)
             for name in datasets

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from rich.console import Console
 
 from kbnav.apps.cli.options import Json, Kb, argument, flag, load, option
-from kbnav.apps.cli.terminal import emit, print_json, stderr
+from kbnav.apps.cli.terminal import emit, print_json
 
 
 def build_mirror(
@@ -51,7 +51,7 @@ def build_mirror(
     from kbnav.knowledge.wikidata.mirror.build import build_mirror
     from kbnav.knowledge.wikidata.mirror.chosen import parse_chosen
 
-    console = stderr()
+    console = Console(stderr=True)
 
     def say(state: Any) -> None:
         console.print(str(state), highlight=False)
@@ -126,21 +126,26 @@ def query(
     as_json: Json = False,
     as_csv: Annotated[bool, flag("--csv", "Print the whole table as CSV.")] = False,
 ) -> None:
-    """Print the result of a SPARQL query on any knowledge base.
+    """Print what a SPARQL query finds and, to standard error, what it asks in words and why it finds nothing.
 
-    For example: kbnav sparql query --kb demo "SELECT ?name { ?x a type:village ; rdfs:label ?name }"
+    For example: kbnav sparql query --kb demo "SELECT ?name { ?x a type:place ; rdfs:label ?name }"
     """
-    from kbnav.apps.console import table_lines
+    from kbnav.apps.console import absence_text, printable, table_lines
     from kbnav.knowledge.open import open_kb
+    from kbnav.sessions.evidence import explained
 
+    query = sys.stdin.read() if text == "-" else text
     with open_kb(load(kb=kb)) as opened:
-        table = opened.execute_query(sys.stdin.read() if text == "-" else text)
-    if as_json:
-        print_json(table.records() if table.boolean is None else table.boolean)
-    elif as_csv:
-        sys.stdout.write(table.to_csv())
-    else:
-        Console().print(table_lines(table) if table.boolean is None else str(table.boolean))
+        table = opened.execute_query(query)
+        if as_json:
+            print_json(table.records() if table.boolean is None else table.boolean)
+        elif as_csv:
+            sys.stdout.write(table.to_csv())
+        else:
+            Console().print(table_lines(table) if table.boolean is None else str(table.boolean))
+            _, words, nothing = explained(opened, query, table)
+            told = (words.text() if words else "", absence_text(nothing) if nothing else "")
+            print(printable("\n".join(filter(None, told))), file=sys.stderr)
 
 
 def index(
@@ -154,7 +159,7 @@ def index(
     """
     from kbnav.knowledge.open import open_endpoint
 
-    console, settings = stderr(), load()
+    console, settings = Console(stderr=True), load()
     name, source = settings.source_of(endpoint)
 
     def report(names: int, last: str) -> None:
@@ -167,4 +172,5 @@ def index(
     if not source.index or Path(source.index).resolve() != out.resolve():
         table = source.model_copy(update={"index": str(out)}).as_toml(name)
         lines += f"\nPut this into kbnav.toml, and give --kb {name}:\n\n{table}"
+    lines += "\nA kbnav serve that runs must be started again to use it."
     emit(as_json, {"out": str(out), "url": source.url, "names": names}, lines)

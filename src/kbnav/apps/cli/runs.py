@@ -1,19 +1,24 @@
-"""``kbnav show``, ``runs`` and ``export``: saved runs, printed, listed, and written to files to pass on."""
+"""``kbnav show``, ``runs``, ``export`` and ``bot preview``: saved runs, printed, listed, and written to pass on."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 
+from kbnav.apps.bot.wikitext import Style, reply_text
 from kbnav.apps.cli.options import Json, RunName, argument, flag, load, option
 from kbnav.apps.cli.terminal import emit, print_error, print_json
-from kbnav.apps.console import answer_csv, answer_json, print_run, print_runs, run_line
+from kbnav.apps.console import answer_json, print_run, print_runs, run_line
 from kbnav.errors import UsageError
 from kbnav.runs.trajectory import Run, find_run, load_run, load_runs, saved_runs, to_json
 from kbnav.settings.model import Settings
+
+if TYPE_CHECKING:
+    from kbnav.knowledge.evidence import Provenance
 
 
 def show(
@@ -46,7 +51,7 @@ def runs(
 
 def export(
     run: RunName,
-    file: Annotated[Path, argument("FILE", ".html, .json or, of the rows alone, .csv.")],
+    file: Annotated[Path, argument("FILE", ".html, .json, .wiki or, of the rows alone, .csv.")],
     evidence: Annotated[
         bool, flag("--evidence", "With the statements behind each row, looked up in its knowledge base.")
     ] = False,
@@ -54,22 +59,21 @@ def export(
 ) -> None:
     """Write a saved run to a file to pass on, as in kbnav export last answer.html: a page that fetches nothing."""
     from kbnav.apps.sharing import SharedAnswer, shared_page
-    from kbnav.knowledge.open import open_kb
-    from kbnav.sessions.evidence import run_evidence
+    from kbnav.apps.web.downloads import answer_csv
 
     settings = load()
-    saved, page, found = _find(run, settings), settings.endpoints.query_page, None
-    if file.suffix not in (".html", ".json", ".csv"):
-        raise UsageError(f"{file}: the name must end in .html, .json or .csv")
+    saved, page = _find(run, settings), settings.endpoints.query_page
+    write: Mapping[str, Callable[[Provenance | None], str]] = {
+        ".html": lambda found: shared_page([SharedAnswer(saved, found)], page),
+        ".json": lambda found: answer_json(saved, page, found),
+        ".wiki": lambda found: reply_text(saved, Style.of(settings), evidence=found),
+        ".csv": lambda _: answer_csv(saved.outcome),
+    }
+    if file.suffix not in write:
+        raise UsageError(f"{file}: the name must end in .html, .json, .wiki or .csv")
     if evidence and file.suffix == ".csv":
-        raise UsageError("--evidence goes into .html or .json, not into .csv")
-    if evidence:
-        with open_kb(load(kb=str(saved.settings.get("kb") or settings.kb))) as base:
-            found = run_evidence(base, saved)
-    if file.suffix == ".html":
-        text = shared_page([SharedAnswer(saved, found)], page)
-    else:
-        text = answer_csv(saved.outcome) if file.suffix == ".csv" else answer_json(saved, page, found)
+        raise UsageError("--evidence goes into .html, .json or .wiki, not into .csv")
+    text = write[file.suffix](_evidence(saved, settings) if evidence else None)
     if not text:
         raise UsageError(f"{saved.id} ended without rows or nodes: there is nothing to write into {file}")
     try:
@@ -77,6 +81,22 @@ def export(
     except OSError as error:
         raise UsageError(f"cannot write {file}: {error.strerror}") from error
     emit(as_json, {"file": str(file), "bytes": size}, f"{file}: {size:,} bytes")
+
+
+def preview(run: RunName = "last") -> None:
+    """Print a saved run as the bot would reply, without a wiki. For example: kbnav bot preview last."""
+    settings = load()
+    saved = _find(run, settings)
+    print(reply_text(saved, Style.of(settings), evidence=_evidence(saved, settings)), end="")
+
+
+def _evidence(run: Run, settings: Settings) -> Provenance | None:
+    """What makes a saved run's rows true, looked up in its knowledge base."""
+    from kbnav.knowledge.open import open_kb
+    from kbnav.sessions.evidence import run_evidence
+
+    with open_kb(load(kb=str(run.settings.get("kb") or settings.kb))) as base:
+        return run_evidence(base, run)
 
 
 def _find(name: str, settings: Settings) -> Run:

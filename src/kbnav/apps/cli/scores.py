@@ -16,7 +16,7 @@ from kbnav.apps.cli.options import Dataset, Jobs, Json, RunFolder, Seed, argumen
 from kbnav.apps.cli.terminal import emit
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import find_dataset
-from kbnav.evaluation.records import SavedRun, read_saved_run
+from kbnav.evaluation.records import SavedRun, read_records, read_saved_run
 from kbnav.runs.journal import write_whole
 from kbnav.runs.trajectory import Usage, to_json
 
@@ -146,9 +146,9 @@ def report(
     folders: Annotated[list[Path], argument("RUN", "Folders of runs; the others are compared with the first.")],
     html: Annotated[Path | None, option("--html", "FILE", "One self-contained page.")] = None,
     table: Annotated[
-        Literal["markdown", "latex", "csv"],
+        Literal["markdown", "latex", "csv"] | None,
         flag("--table", "The table of each dataset: the best in bold; * differs from its first run (p < 0.05)."),
-    ] = "markdown",
+    ] = None,
     intervals: Annotated[bool, flag("--intervals", "Put intervals of 95 % into the table.")] = False,
     metrics: Metrics = None,
     by: By = "ids",
@@ -160,7 +160,7 @@ def report(
     seed: Seed = 1,
     as_json: Json = False,
 ) -> None:
-    """Report on runs: a table of scores; with --html also actions, tokens, cost, classes of errors, every question.
+    """Report on runs: a table of scores, or a page with actions, tokens, cost, classes of errors and every question.
 
     Wrong answers that were labelled by hand, on a sheet of --errors, count too (SPINACH, section 5.4). For example:
     kbnav eval report runs/a runs/b --html report.html
@@ -173,12 +173,10 @@ def report(
     made = reports.load_report(folders, lambda folder: _read(folder, by, compat, kb), metrics or ())
     if html:
         write_whole(html, reports.html_report(made))
-    said = (
-        f"{html} ({html.stat().st_size:,} bytes)"
-        if html
-        else reports.scores_table(made, table, with_intervals=intervals).rstrip("\n")
-    )
-    emit(as_json, {"written": str(html or ""), "runs": reports.run_records(made)}, said)
+    said = [f"{html} ({html.stat().st_size:,} bytes)"] if html else []
+    if table or not html:
+        said.append(reports.scores_table(made, table or "markdown", with_intervals=intervals).rstrip("\n"))
+    emit(as_json, {"written": str(html or ""), "runs": reports.run_records(made)}, *said)
 
 
 def _draw_errors(run: Path, count: int, seed: int, as_json: bool) -> None:
@@ -223,16 +221,16 @@ def import_(
 
     settings = load(kb=kb)
     asked = find_dataset(dataset, settings.benchmarks)
-    failed, unanswered = 0, 0
     if is_table(predictions):
         with open_kb(settings) if kb else nullcontext() as base:
             name = system or Path(predictions.name.removesuffix(".gz")).stem
-            info, predicted, failed = import_table(
+            info = import_table(
                 predictions, asked, out, system=name, model=model, kb=base, kb_name=settings.kb, gold=gold, jobs=jobs
             )
-        unanswered = len(asked) - predicted
     else:
         info = import_spinach(predictions, asked, out, trajectories=trajectories)
+    records = read_records(out)
+    failed, unanswered = sum(bool(one.error) for one in records.values()), len(asked) - len(records)
     more = f", {plural(failed, 'query')} failed" if failed else ""
     more += f", {unanswered} without a prediction" if unanswered else ""
     record = {"out": str(out), "dataset": info.dataset, "questions": len(info.questions), "failed": failed}
@@ -257,7 +255,7 @@ def print_scores(name: str, run: SavedRun, scores: Scores) -> None:
         print(f"  TEXT2SPARQL {', '.join(f'{name} {_percent(challenge[key])}' for key, name in names.items())}")
     if scores.attempted.questions < scores.all.questions:
         means = ", ".join(f"{name} {_percent(value)}" for name, value in scores.attempted.values.items())
-        print(f"  over the {scores.attempted.questions} attempted: {means}")
+        print(f"  over the {scores.attempted.questions} {'predicted' if info.origin else 'reached'}: {means}")
     counts = Counter(question.status for question in scores.questions)
     print(f"  {', '.join(f'{count} {status}' for status, count in counts.most_common())}")
     failures = Counter(record.error for record in run.records.values() if record.error)

@@ -148,12 +148,12 @@ def _opened(settings: Settings, edit: bool, system: str) -> Iterator[Bot]:
         path = settings.home / "runs" / f"{name}.json"
         return load_run(path) if name and path.is_file() else None
 
-    wiki, style = _wiki(settings), Style(settings.bot.entity_link, settings.endpoints.query_page)
+    wiki = _wiki(settings)
     with _ledger(settings, edit=edit) as ledger, open_kb(settings) as base:
         agent = build_agent(base, settings, system)
         yield Bot(
             wiki, ledger, lambda question, history: ask(agent, question.text, history=history),
-            saved_run, settings.bot, style, edits=edit,
+            saved_run, settings.bot, Style.of(settings), edits=edit,
             evidence=lambda run: run_evidence(base, run, range(ROWS)),
         )  # fmt: skip
 

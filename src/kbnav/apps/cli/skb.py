@@ -17,7 +17,7 @@ from rich.filesize import decimal
 from kbnav import encoders
 from kbnav.answers.language import plural
 from kbnav.apps.cli.options import BaseUrl, Json, Place, Workers, argument, flag, option
-from kbnav.apps.cli.terminal import StageProgress, emit, print_json, stderr
+from kbnav.apps.cli.terminal import StageProgress, emit, print_json
 from kbnav.apps.console import printable
 from kbnav.encoders import Encoder
 from kbnav.errors import DataError, ServiceError, UnknownId, UsageError
@@ -146,7 +146,7 @@ def build(
     from kbnav.knowledge.skb.build import build as build_skb
     from kbnav.knowledge.skb.importers.recipe import Recipe, bad_lines_file
 
-    console = stderr()
+    console = Console(stderr=True)
     if label_property and source_format is not Format.rdf:
         raise UsageError("--label-property goes with --from rdf only")
     if language and source_format not in (Format.rdf, Format.ogbn_mag):
@@ -161,7 +161,7 @@ def build(
         labels=tuple(label_property or ()),
         types=tuple(types or ()),
         duplicates=duplicates,
-        bad=bad_lines_file(Path(out)) if bad == "skip" else None,
+        bad=bad_lines_file(Path(out or "OUT")) if bad == "skip" else None,
     )
     if dry_run:
         _print_preview(recipe, console, as_json)
@@ -227,7 +227,7 @@ def copy(
     as_rdf = out.endswith((".ttl", ".ttl.gz"))
     if not as_rdf:
         refuse_other(out)
-    with open_skb(_place(skb), _home()) as opened, StageProgress(stderr()) as progress:
+    with open_skb(_place(skb), _home()) as opened, StageProgress(Console(stderr=True)) as progress:
         if as_rdf:
             size, meta = export_rdf(opened, Path(out), progress=progress), opened.meta
         else:
@@ -259,7 +259,7 @@ def info(
         found = describe(_place(skb), _home())
         print_json(found.record()) if as_json else _print_info(found)
         return
-    with StageProgress(stderr()) as progress:
+    with StageProgress(Console(stderr=True)) as progress:
         faults = find_faults(_place(skb), _home(), progress=progress)
     if as_json:
         print_json({"skb": skb, "whole": not faults, "faults": [*faults]})
@@ -304,7 +304,7 @@ def update(
     from kbnav.knowledge.skb.build import Options
     from kbnav.knowledge.skb.importers.recipe import Recipe, bad_lines_file
 
-    console, meta, skip = stderr(), read_meta(skb), bad == "skip"
+    console, meta, skip = Console(stderr=True), read_meta(skb), bad == "skip"
     records = None
     if nodes or edges or tables:
         records = Recipe(

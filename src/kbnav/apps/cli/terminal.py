@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
@@ -58,11 +59,6 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: cannot be read: {error}") from error
-
-
-def stderr() -> Console:
-    """A console on standard error."""
-    return Console(stderr=True)
 
 
 @contextmanager
@@ -114,6 +110,7 @@ class RunProgress:
         self._thinking = "looking for the next step" if model == OFFLINE else f"waiting for {model}"
         self._awaited, self._since = "", time.monotonic()
         self._running: list[Call] = []
+        self._called: Call | None = None
         self._together = False
         self._live: Any = None
         if console.is_terminal:
@@ -137,7 +134,8 @@ class RunProgress:
         if event.call:
             self._running.append(event.call)
             self._together = len(self._running) > 1
-            self._print(call_lines, event.call)
+            self._print(partial(call_lines, before=self._called), event.call)
+            self._called = event.call
         for step in event.steps:
             if event.kind == "dropped":
                 self._print(drop_line, step)

@@ -16,6 +16,7 @@ from urllib.parse import quote
 from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.apps.web.results import PART, Row, StoredTable, number, text_of
 from kbnav.errors import UsageError
+from kbnav.runs.trajectory import Outcome
 
 T = TypeVar("T")
 Form = Literal["csv", "tsv", "json", "xlsx", "nt"]
@@ -28,10 +29,11 @@ MEDIA: Mapping[Form, str] = {
     "nt": "application/n-triples",
     "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 }
-SessionForm = Literal["json", "html"]
+SessionForm = Literal["json", "html", "wiki"]
 SESSION_MEDIA: Mapping[SessionForm, str] = {
     "json": "application/json",
     "html": "text/html; charset=utf-8",
+    "wiki": "text/plain; charset=utf-8",
 }
 _FORMULA = re.compile(r"[=+\-@\t\r]")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
@@ -60,10 +62,18 @@ def download(result: StoredTable, form: Form, *, exact: bool = False, labels: La
         texts: Iterator[str] = chain(["\ufeff"], _csv_texts(_labelled(result, labels, text_of), exact=False))
     else:
         write: Mapping[str, Callable[[StoredTable, bool], Iterator[str]]] = {
-            "csv": _csv, "tsv": _tsv, "json": _json, "nt": _triples
+            "csv": lambda result, exact: _csv_texts(_values(result), exact), "tsv": _tsv, "json": _json, "nt": _triples
         }  # fmt: skip
         texts = write[form](result, exact)
     return (text.encode("utf-8", "replace") for text in texts)
+
+
+def answer_csv(outcome: Outcome) -> str:
+    """The whole table or ranking as such CSV, with the labels that it has; empty where there is none."""
+    found = outcome.table if outcome.table is not None else outcome.ranking
+    if isinstance(found, AnswerTable) and found.boolean is None:
+        return b"".join(download(StoredTable.of(found), "csv")).decode()
+    return found.to_csv() if found is not None else ""
 
 
 def attachment(title: str, ending: str) -> str:
@@ -77,10 +87,6 @@ def attachment(title: str, ending: str) -> str:
 def unformulated(text: str) -> str:
     """A text that no spreadsheet takes for a formula."""
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
-
-
-def _csv(result: StoredTable, exact: bool) -> Iterator[str]:
-    return _csv_texts(_values(result), exact)
 
 
 def _csv_texts(rows: Iterable[Sequence[Any]], exact: bool) -> Iterator[str]:

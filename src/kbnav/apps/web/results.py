@@ -73,6 +73,13 @@ class StoredTable:
     read: Callable[[int], Sequence[Row]]
     ranking: Ranking | None = None
 
+    @classmethod
+    def of(cls, table: AnswerTable, ranking: Ranking | None = None) -> StoredTable:
+        """A table that is in memory; ``ranking`` is what it was made of, if any."""
+        rows = table.rows
+        head = replace(table, rows=())
+        return cls(head, len(rows), lambda part: rows[part * PART : (part + 1) * PART], ranking)
+
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns."""
@@ -102,11 +109,7 @@ def stored_table(
     try:
         if "ranking" in document:
             ranking: Ranking = adapter(Ranking).validate_python(document["ranking"])
-            whole = _as_table(ranking)
-            rows = whole.rows
-            return StoredTable(
-                replace(whole, rows=()), len(rows), lambda part: rows[part * PART : (part + 1) * PART], ranking
-            )
+            return StoredTable.of(_as_table(ranking), ranking)
         head: AnswerTable = adapter(AnswerTable).validate_python(document["head"])
     except (ValidationError, LookupError) as error:
         raise DataError(f"{_DAMAGED}: no table") from error

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kbnav.answers.question import LONGEST_QUESTION
 from kbnav.answers.tables import encodable
+from kbnav.apps.bot.wikitext import Style, reply_text
 from kbnav.apps.sharing import SharedAnswer, shared_page
 from kbnav.apps.web.auth import NOBODY
 from kbnav.apps.web.downloads import SESSION_MEDIA, SessionForm, attachment
@@ -177,7 +178,7 @@ def delete_session(found: OwnSession, parts: ChatOf) -> Response:
 
 @router.get("/sessions/{session_id}/{form}", responses=_FILES)
 async def export(found: OwnSession, form: SessionForm, request: Request, parts: ChatOf) -> Response:
-    """A session as a file: all of it as JSON, or as one page of HTML that fetches nothing."""
+    """A session as a file: all of it as JSON, one page of HTML that fetches nothing, or its replies as wikitext."""
     text = await parts.service.exports.run(
         found.owner, "", partial(_exported, parts, found, form), gone=request.is_disconnected, seconds=EXPORT_SECONDS
     )
@@ -191,10 +192,14 @@ def _exported(parts: ChatParts, found: Session, form: SessionForm) -> bytes:
     else:
         runs = parts.store.runs(found.id)
         saved = [parts.store.saved(run.answer["run"]) for run in runs if run.answer and run.answer.get("run")]
-        answers = [SharedAnswer(record) for record in saved if record]
-        if not answers:
+        kept = [record for record in saved if record]
+        if not kept:
             raise HTTPException(404, "no answer of this session is kept any more")
-        text = parts.hide.hidden(shared_page(answers, parts.settings.endpoints.query_page))
+        if form == "html":
+            text = shared_page([SharedAnswer(record) for record in kept], parts.settings.endpoints.query_page)
+        else:
+            text = "\n".join(reply_text(record, Style.of(parts.settings)) for record in kept)
+        text = parts.hide.hidden(text)
     return text.encode("utf-8", "replace")
 
 

@@ -14,7 +14,6 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Res
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
-from kbnav.agents.common.answering import ids_in
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.console import answer_table, evidence_data, property_name
 from kbnav.apps.web.answers import query_data, result_data
@@ -34,14 +33,13 @@ from kbnav.apps.web.routes.common import (
 from kbnav.apps.web.service import Served, missing_labels
 from kbnav.apps.web.store import StoredResult, unguessable
 from kbnav.errors import KbnavError, QueryTimeout, Stopped, StopRun
-from kbnav.knowledge.absence import absence_of
-from kbnav.knowledge.base import Entity, asked_by
-from kbnav.knowledge.evidence import MOST_ROWS, Provenance
+from kbnav.knowledge.base import Entity
+from kbnav.knowledge.evidence import MOST_ROWS, Provenance, provenance
 from kbnav.knowledge.skb.rdf import local_name
 from kbnav.knowledge.sparql.remarks import Measure, measures
-from kbnav.knowledge.sparql.verbalization import comment_labels, verbalize_answer
+from kbnav.knowledge.sparql.verbalization import comment_labels
 from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, STANDARD_PREFIXES, vocabulary_of
-from kbnav.sessions.evidence import query_evidence, run_evidence
+from kbnav.sessions.evidence import explained, run_evidence
 from kbnav.settings.systems import kb_kind
 
 if TYPE_CHECKING:
@@ -160,12 +158,8 @@ def _run_query(asked: SparqlQuery, parts: ChatParts, served: Served, owner: str)
             parts.store.count_question(owner, parts.settings.web.questions_per_day)
             raise
         parts.store.count_question(owner, parts.settings.web.questions_per_day)
-        base = asked_by(served.kb, asked.query)
-        labels = base.labels(ids_in(base, asked.query), language=asked.language)
-        nothing = absence_of(base, asked.query, table, asked.language)
-    table = replace(table, labels={**table.labels, **labels})
+        table, words, nothing = explained(served.kb, asked.query, table, asked.language)
     labelled = comment_labels(asked.query, table.labels)
-    words = verbalize_answer(asked.query, table, asked.language)
     result = table_result(table)
     kept = {**result.to_document(), "query": asked.query}
     head = StoredResult(unguessable("result"), owner, served.key, asked.language, "", kept)
@@ -313,8 +307,8 @@ def _add_evidence_routes(prefix: str, result: Callable[..., Any]) -> None:
         served = parts.service.kb(head.kb)
         look, table = await asyncio.to_thread(_look_for_evidence, parts, served, stored, row)
         seconds = 2 * served.settings.limits.query_timeout
-        provenance = await look_up(request, parts, reader_of(request), served, look, seconds)
-        return await asyncio.to_thread(_evidence_data, parts, served, provenance or Provenance(), table)
+        found = await look_up(request, parts, reader_of(request), served, look, seconds)
+        return await asyncio.to_thread(_evidence_data, parts, served, found or Provenance(), table)
 
     @router.get(f"{prefix}/dates")
     async def dates(
@@ -381,7 +375,7 @@ def _look_for_evidence(
     head, result = stored
     if query := head.document.get("query"):
         table = result.table(result.at([number for number in rows if 0 <= number < result.count]))
-        return partial(query_evidence, served.kb, query, table, range(len(table.rows)), head.language), table
+        return partial(provenance, served.kb, query, table, range(len(table.rows)), head.language), table
     run = parts.store.run(head.id)
     saved = parts.store.saved(run.answer["run"]) if run and run.answer and run.answer.get("run") else None
     if saved is None:

@@ -14,13 +14,13 @@ const KINDS = {
   "all excluded": t("absent.all_excluded"),
 };
 
-/** The kind in words; why that is, and what has matches instead, closed where it is of a query's parts or not in the reader's language; nothing where the answer says something; after a plain no, `brief`, why alone. */
-export function absent(absence, brief = false) {
+/** The kind in words; why that is, and what has matches instead, closed where it is of a query's parts that the reader has not `written`, or not in the reader's language; nothing where the answer says something; after a plain no, `brief`, why alone. */
+export function absent(absence, { brief = false, written = false } = {}) {
   if (!absence) return "";
-  const plain = language === "en" && !absence.text.includes("`");
+  const plain = language === "en" && (written || !absence.text.includes("`"));
   if (brief && plain && absence.kind === "not stated" && absence.text) return h("p", { class: "note absent", dir: "auto" }, absence.text);
   const head = h("p", {}, h("strong", {}, KINDS[absence.kind]));
   const why = [absence.text && h("p", { lang: "en" }, absence.text), absence.instead && h("p", { dir: "auto" }, t("absent.instead"), " ", h("code", {}, absence.instead))];
   return h("div", { class: "message absent", role: "note" }, icon("alert"), h("div", {}, head,
-    (plain && !absence.instead) || !why.some(Boolean) ? why : h("details", {}, h("summary", {}, t("absent.details")), why)));
+    (plain && (written || !absence.instead)) || !why.some(Boolean) ? why : h("details", {}, h("summary", {}, t("absent.details")), why)));
 }

@@ -9,7 +9,10 @@ const ABOUT = 70; // characters of what is said of a system
 export function againButtons(run, offered) {
   const tell = (kind, detail) => document.dispatchEvent(new CustomEvent(kind, { detail: { question: run.question, ...detail } }));
   const base = offered.kbs.find((one) => one.key === run.kb);
-  const about = ({ system }) => base.about.find((one) => one.name === system).about.slice(0, ABOUT);
+  const about = ({ system }) => {
+    const said = base.about.find((one) => one.name === system).about;
+    return said.length > ABOUT ? `${said.slice(0, ABOUT).replace(/\s+\S*$/, "")} …` : said;
+  };
   const others = (base?.systems ?? []).flatMap((system) => offered.models.map((model) => ({ system, model })))
     .filter((one) => one.system !== run.system || one.model !== run.model);
   const select = h("select", { class: "other", "aria-label": t("again.other"), title: t("again.about"), onchange: () => {

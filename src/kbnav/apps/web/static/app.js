@@ -93,7 +93,7 @@ class Chat {
       this.lookAround();
       this.leave();
     });
-    for (const select of [this.system, this.model]) select.addEventListener("change", () => this.leave());
+    for (const select of [this.system, this.model]) select.addEventListener("change", () => this.rechosen());
     this.system.addEventListener("change", () => (this.system.title = this.about(this.system, this.system.value)));
     this.ask.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -141,7 +141,13 @@ class Chat {
     });
   }
 
-  /** Another choice is another session. */
+  /** Another system or model answers what is asked next, in the same session. */
+  rechosen() {
+    if (!runs.querySelector(".run")) return this.welcome();
+    return this.query && this.invite();
+  }
+
+  /** Another knowledge base is another session. */
   leave() {
     this.opened++;
     if (this.session || kept("query")) {
@@ -156,6 +162,7 @@ class Chat {
   /** Nothing is shown, and what is asked next stands below. */
   clear() {
     this.views = [];
+    this.query = null;
     this.question.placeholder = t("ask.follow");
     runs.after(this.ask);
     runs.replaceChildren();
@@ -217,7 +224,8 @@ class Chat {
     });
     const element = h("section", { class: "run typed", "data-kb": kb, "aria-label": title ?? t("query.label") }, heading(title ?? t("query.label")), hint, view.element);
     document.title = title ?? t("query.label");
-    this.question.placeholder = t("ask.placeholder");
+    this.query = view;
+    this.invite();
     runs.append(element);
     this.newest(element);
     if (!title) view.editor.open().then(() => view.editor.focus());
@@ -258,8 +266,12 @@ class Chat {
     return view;
   }
 
-  /** What the box is for: a follow-up, and where rules did not answer the last question, of which one before it. */
+  /** What the box is for: a follow-up, also to a query, which rules do not read, and where rules did not answer the last question, of which one before it. */
   invite() {
+    if (this.query) {
+      this.question.placeholder = this.readsQueries ? t("ask.query") : t("ask.placeholder");
+      return;
+    }
     const asked = [...this.views].reverse();
     const [last, from] = [asked[0], asked.find((view) => view.answered)];
     const lost = last?.done && !last.answered && last.run.model === "offline";
@@ -281,6 +293,10 @@ class Chat {
     return undefined;
   }
 
+  get readsQueries() {
+    return this.model.value !== "offline" && !this.base.rankings.includes(this.system.value);
+  }
+
   /** Ask a question: now, or after the one that is being answered; `choice` has another `system` and `model`. */
   async put(question, choice = {}) {
     if (!question.trim() || this.send.disabled) return;
@@ -296,6 +312,8 @@ class Chat {
     }
     this.send.disabled = true;
     const turn = this.opened;
+    const query = this.query && this.readsQueries ? this.query.editor.value.replace(/^\s*#.*$/gm, "").trim() : "";
+    const chosen = { question: query ? `${question}\n\n${query}` : question, system: this.system.value, model: this.model.value, ...choice };
     const sent = h("section", { class: "run", "aria-label": question }, heading(question), h("p", { class: "soft" }, t("run.waiting")));
     if (!runs.querySelector(".run:not(.typed)")) {
       this.clear();
@@ -306,7 +324,7 @@ class Chat {
     this.newest(sent);
     try {
       if (!this.session && !await this.begin(question, turn)) return;
-      const run = await call(`/api/sessions/${encodeURIComponent(this.session)}/questions`, "POST", { question, ...choice });
+      const run = await call(`/api/sessions/${encodeURIComponent(this.session)}/questions`, "POST", chosen);
       this.list();
       if (turn !== this.opened) return;
       this.empty(question);
@@ -373,7 +391,8 @@ class Chat {
     try {
       const found = await call(`/api/sessions/${encodeURIComponent(id)}`);
       if (left()) return undefined;
-      this.fillChoice(found);
+      const last = found.runs.at(-1);
+      this.fillChoice({ ...found, ...(last && { system: last.system, model: last.model }) });
       document.title = found.title || "kbnav";
       const views = found.runs.map((run) => this.show(run));
       if (views.length > 1) this.newest(views.at(-1).element);

@@ -10,7 +10,7 @@ const UNDO = 8000; // milliseconds for which a deleted session can be fetched ba
 const SEARCHED = 5; // sessions from which on they can be searched
 const QUERIES = 50; // that are kept
 const LETTERS = 80; // of a query in the list
-const FORMS = { html: "HTML", json: "JSON" };
+const FORMS = { html: "HTML", json: "JSON", wiki: "Wikitext" };
 
 /** The list of sessions and of the queries of a `user`; `called` says what a knowledge base is called where there are several, `leave` is called where the one that is shown was deleted, `complain` where something fails. */
 export class History {

@@ -104,7 +104,7 @@ export class QueryView {
     this.changed();
     const shown = showResult(result, `/api/results/${encodeURIComponent(result.id)}`, t("query.label"), { query: this.editor.value, labelled: found.query_labelled, key: "view" });
     const hints = unnamed(result.columns, query).map((hint) => h("p", {}, hint));
-    this.shown.replaceChildren(absent(result.absence), hints.length ? warning(hints) : "", origin(this.base) || "", shown.element, h("div", { class: "foot" }, shown.files, this.title && this.link));
+    this.shown.replaceChildren(absent(result.absence, { written: true }), hints.length ? warning(hints) : "", origin(this.base) || "", shown.element, h("div", { class: "foot" }, shown.files, this.title && this.link));
   }
 
   fail(error) {

@@ -54,6 +54,12 @@ class ResultView {
     return h("div", { class: "line", role: "group", "aria-label": t("rows.label") }, this.tabs, this.where, this.find);
   }
 
+  /** The rows that are shown, a line each, entities with their ids. */
+  get text() {
+    const said = (cell) => (cell?.id && cell.id !== cell.text ? `${cell.text} (${cell.id})` : cell?.text ?? "");
+    return (this.rows ?? []).map((row) => row.map(said).join(" · ")).join("\n");
+  }
+
   /** A menu of files. */
   get files() {
     const file = (form) => h("a", { href: this.address(form), download: "" }, FORMS[form]);
@@ -115,6 +121,7 @@ class ResultView {
       this.pictures = pictures;
       if (turn !== this.asked) return; // another page was asked for meanwhile
       this.numbers = page.numbers;
+      this.rows = page.rows;
       this.show(page);
       this.table.style.minHeight = "";
       this.table.classList.toggle("wide", this.table.scrollWidth > this.table.clientWidth); // some of it is below the last column

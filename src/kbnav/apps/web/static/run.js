@@ -138,9 +138,9 @@ export class RunView {
       understood(answer.understood, this.ask, this.toldAs ? inWords(answer.query_words) : ""),
       (result && origin(served, { rules: this.run.model === "offline" })) || "",
       result?.element ?? "",
-      answer.status === "stopped" || (nothing && answer.note) ? "" : absent(answer.absence, answer.result?.columns.join() === "boolean"),
+      answer.status === "stopped" || (nothing && answer.note) ? "" : absent(answer.absence, { brief: answer.result?.columns.join() === "boolean" }),
       (nothing && this.holds?.()) || "",
-      this.foot(answer.text, result),
+      this.foot(answer, result),
       answer.query ? new QueryView(this.run, answer, this.offered).element : "",
       this.steps.element);
     return head || t("answer.said", { text: answer.text || answer.note });
@@ -148,7 +148,7 @@ export class RunView {
 
   /** What an answer took, on one line. */
   spent(answer) {
-    const parts = [t("run.how"), t("run.steps", { n: answer.actions ?? this.steps.calls.size })];
+    const parts = [t("run.how"), ...(answer.model_calls ? [this.run.model] : []), t("run.steps", { n: answer.actions ?? this.steps.calls.size })];
     if (answer.taken_back) parts.push(t("run.taken_back_count", { n: answer.taken_back }));
     if (answer.not_run) parts.push(t("run.not_run", { n: answer.not_run }));
     if (answer.seconds !== undefined) parts.push(t("run.seconds", { n: Math.max(0.1, Number(answer.seconds.toFixed(1))) }));
@@ -157,9 +157,9 @@ export class RunView {
     return parts.join(" · ");
   }
 
-  /** The answer to copy, a link to share, files, the question again; those who read a shared answer only take it along. */
-  foot(text, result) {
-    const copy = text && copyButton(t("copy.answer"), () => readable(text));
+  /** The answer to copy, with its rows and where its query can be opened, a link to share, files, the question again; those who read a shared answer only take it along. */
+  foot({ text, link }, result) {
+    const copy = text && copyButton(t("copy.answer"), () => [readable(text), result?.text, link].filter(Boolean).join("\n"));
     if (this.offered.share) return h("div", { class: "foot" }, copy, result?.files);
     return h("div", { class: "foot" }, copy, this.sharing(), result?.files,
       menu(t("again.menu"), "more", againButtons(this.run, this.offered)));
