@@ -218,6 +218,7 @@ k:b1 b:schlagwort "Bienenzucht"@de . k:b2 b:schlagwort "Wetter"@de . k:b3 a b:Bu
 k:h1 a b:Handschrift ; rdfs:label "Zunftbuch der Imker"@de ; b:schlagwort "Handwerk"@de .
 b:Bild rdfs:label "Bild"@de . k:i1 a b:Bild ; rdfs:label "Alter Hafen"@de .
 k:w5 a b:Werk ; rdfs:label "Erna's Tagebuch"@de ; b:verfasser k:p1 .
+b:kopie rdfs:label "Exemplar von"@de . k:o3 a b:Ort ; rdfs:label "Neuer Hafen"@de ; b:kopie k:i1 .
 """
 NEW = 'k:p2 a b:Person ; rdfs:label "Lena Neu"@de . k:w4 a b:Werk ; rdfs:label "Der Fährmann"@de ; b:verfasser k:p2 .'
 
@@ -289,6 +290,7 @@ def test_a_superlative_gives_all_that_tie_and_says_of_how_many(catalogue: Agent)
     ("question", "told", "not_told"),
     [
         ("Wo lebte Hanna Möller?", "Verfasser von", "Anführungszeichen"),
+        ("Wer malte Alter Hafen?", "Exemplar von …", "von von"),
         ("Welches Schlagwort hat Wachs und Honig?", "Anführungszeichen", "heißt nichts „Schlagwort“"),
     ],
 )

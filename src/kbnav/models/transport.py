@@ -109,7 +109,8 @@ def bare(url: str) -> str:
 @cache
 def _trusted() -> ssl.SSLContext:
     """The certificates that clients trust, which take long to load."""
-    return _library().create_ssl_context()
+    context: ssl.SSLContext = _library().create_ssl_context()
+    return context
 
 
 @lru_cache(16)

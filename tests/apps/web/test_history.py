@@ -151,9 +151,11 @@ def test_the_same_question_is_asked_again_changed_and_of_another_model_in_the_se
     with Explorer() as model:
         own = {**model.options(), "model": "offline"}
         with Server(web_settings(fresh_home, web_models=("offline", "stub"), **own)) as server:
+            page.set_viewport_size({"width": 1000, "height": 800})
             ask_and_wait(page, server, MARIE)
             address = page.url
             page.click(".foot .menu:last-of-type > summary")
+            assert page.locator(".other").evaluate("one => one.getBoundingClientRect().right <= innerWidth")
             page.click("text=Edit and ask")
             assert page.input_value("#question") == MARIE
             assert page.evaluate("document.activeElement.id") == "question"
