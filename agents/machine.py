@@ -25,6 +25,7 @@ from kbnav.agents.common.state import (
     all_steps,
     next_turn,
     seen_text,
+    start,
     turns_left,
     turns_used,
 )
@@ -419,6 +420,21 @@ def _contexts(calls: Sequence[Call], toolbox: Toolbox, state: State, tools: Cont
         contexts.append(replace(tools, seen="\n".join(seen), number=result, results=results, earlier=earlier))
         seen.append(str(call.arguments.get("query", "")))
     return contexts
+
+
+def finishes(policy: Policy, toolbox: Toolbox, question: str, context: Context) -> bool:
+    """Whether a policy answers a question beside the run; raises StopRun where that may ask for no more."""
+    state = start(question, (), Budget())
+    path, own = state["path"], replace(context, question=question, tables={}, found={}, number=1)
+    while len(path) < Budget().actions and (calls := policy(state, own).calls):
+        for call in calls:
+            if call.tool == FINISH:
+                return not call.arguments.get("no_answer")
+            step, _, stopped = _run_one(len(path) + 1, call, toolbox, own)
+            if stopped:
+                raise stopped
+            path.append(step)
+    return False
 
 
 def _run_one(number: int, call: Call, toolbox: Toolbox, context: Context) -> _Ran:
