@@ -20,14 +20,18 @@ from vcr.persisters.filesystem import FilesystemPersister
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import bundled_skb, open_kb
 from kbnav.settings.model import Settings
+from tests.apps.parts import Cli
 from tests.built import kept
 from tests.marked import nothing_secret_is_left
 
 __all__ = ["nothing_secret_is_left"]
 ROOT = Path(__file__).resolve().parent.parent
 
-settings.register_profile("kbnav", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("kbnav")  # no test is failed by a busy machine
+# No test is failed by a busy machine; --hypothesis-profile=deep tries more, as make long-test does.
+quick = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", quick)
+settings.register_profile("deep", quick, max_examples=1000)
+settings.load_profile("quick")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -155,6 +159,12 @@ def one_request_at_a_time(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
             return send(*args, **kwargs)
 
     monkeypatch.setattr(requests.Session, "send", one)
+
+
+@pytest.fixture
+def kbnav(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """The command line, as it is run in the test's own folder and home."""
+    return Cli(monkeypatch, capsys)
 
 
 @pytest.fixture(scope="session")

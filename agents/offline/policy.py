@@ -14,6 +14,7 @@ from rapidfuzz import fuzz
 
 from kbnav.agents.common.answering import without_retryable
 from kbnav.agents.common.state import Policy, Reply, State, all_steps, next_turn
+from kbnav.agents.machine import finishes
 from kbnav.answers.language import fold, lexicon, reads, singular, why_unread
 from kbnav.answers.parsing import Phrase, Question, read_question
 from kbnav.answers.relevance import content_words, relevance
@@ -203,8 +204,10 @@ class Agenda(ABC):
         return [word for word in words if fold(word) not in light and not word.isdigit()]
 
     def turns(self, unused: Sequence[str]) -> bool:
-        """Whether words that are left out make another question of it, as a year does or "not"."""
-        return not {*self.question.needed}.isdisjoint(unused)
+        """Whether words that are left out make another question of it, as a year, "not", "died" or "mass" do."""
+        words = lexicon(self.language)
+        quantities = content_words(" ".join(words.adjectives.values()))
+        return not {*self.question.needed, *words.verbs, *quantities}.isdisjoint(unused)
 
     def leaves_too_much(self, unused: Sequence[str], *, rows: int, all_needed: bool) -> bool:
         """Whether so much of the question is left out that the rows of a query are hardly its answer.
@@ -277,8 +280,17 @@ def with_names(question: Question, names: Iterable[str], language: str) -> Quest
 
 
 def keyless(agenda: Callable[[State, Context], Agenda]) -> Policy:
-    """The policy that makes an agenda anew each turn."""
-    return lambda state, context: agenda(state, context).reply()
+    """The policy that makes an agenda anew each turn; of what can be asked instead it names what has an answer."""
+
+    def policy(state: State, context: Context) -> Reply:
+        planned = agenda(state, context)
+        reply = planned.reply()
+        read = reply.understood or Understood()
+        if all(finishes(lambda *at: agenda(*at).reply(), planned.toolbox, one, context) for one in read.instead):
+            return reply
+        return replace(reply, understood=replace(read, instead=()))
+
+    return policy
 
 
 def words_of(text: str) -> list[str]:

@@ -43,7 +43,11 @@ _LIKELY, _SURE = 0.2, 1.0
 """Scores of a name: below the first it is no link, from the second on it is hardly anything else."""
 _RUNGS = {"exact": 1.0, "near": 0.85, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}
 _HAS = ("did ", "do ", "does ", "had ", "has ", "have ", "hat ", "hatte ", "haben ", "hatten ")  # not what it is
-_WHAT = r"(?i)\W*(?:(?:what|who) (?:is|was)|(?:was|wer) (?:ist|war)|qui est|qu[eé] es|quién es)(?: an?| the)? "
+_ABOUT = (
+    r"(?i)\W*(?:(?:(?:what|who) (?:is|was)|(?:was|wer) (?:ist|war)|qui est|qu[eé] es|quién es|tell me about"
+    r"|(?P<place>where (?:is|are|was)|wo (?:ist|liegt|liegen)|où est|dónde está))(?: an?| the| der| die| das)? )?"
+)
+"""What may stand before a name where what it is, or where, is asked for."""
 _NOW = re.compile(r"(?i)\W*(?:is|are|ist|sind|est|es) ")
 _END = "P582"
 """End time."""
@@ -233,8 +237,10 @@ class WikidataAgenda(Agenda):
                 if number:
                     all_counts = "COUNT(" in final or "ORDER BY" in probe
                     copy = [Doubt("copy")] if all_counts and is_mirror(self.context.kb.state()) else []
-                    self.understood = Understood(unused=self.told_words(unused, probe), doubts=(*doubts, *copy))
-                    yield [(FINISH, FITS, {"result": number, "answer": self._sentence(probe)})]
+                    told = focus[0].items[0] if "?direct" in probe else Entity("")
+                    self.understood = Understood(told.label, self.told_words(unused, probe), doubts=(*doubts, *copy))
+                    said = told.description or self._sentence(probe)
+                    yield [(FINISH, FITS, {"result": number, "answer": said})]
         return refused
 
     def _found(self, phrase: Phrase) -> SearchResult | None:
@@ -382,10 +388,7 @@ class WikidataAgenda(Agenda):
             if self.last and len(about) == 1:
                 again = re.sub(rf"\bwd:{about[0]}\b", f"wd:{focus[0].best}", self.last.outcome.query)
                 yield Hypothesis(again, f"The last question again, about {focus[0].text}.")
-            elif re.fullmatch(rf"{_WHAT}{re.escape(focus[0].text)}\W*", question.text):
-                for code in dict.fromkeys((self.language, "en")):
-                    told = f'wd:{focus[0].best} schema:description ?text . FILTER(LANG(?text) = "{code}")'
-                    yield Hypothesis(f"SELECT (STR(?text) AS ?answer) WHERE {{ {told} }}", "Reading what it is.")
+            yield from self._told(focus[0])
         if self.kind and (question.measure or question.years):
             yield from self._compared(focus)
         ranked = sorted((one for name in focus for one in self._relations(name)), key=lambda one: -one.score)
@@ -410,6 +413,16 @@ class WikidataAgenda(Agenda):
         for relation in ranked[:_RELATIONS]:
             thought = f"{relation.label} ({relation.property_id}) fits the question best of what is left."
             yield self._values(relation.triple(), thought, number="number" in relation.kinds)
+
+    def _told(self, name: Segment) -> Iterator[Hypothesis]:
+        """What is stated of a name that stands alone or after "what is", or where it is."""
+        asked = re.fullmatch(rf"{_ABOUT}{re.escape(name.text)}\W*", self.question.text)
+        places = " ".join(f"wdt:{one}" for one in self.words.each((*_PLACED, "P625")))
+        if asked:
+            only = f"VALUES ?direct {{ {places} }} " if asked["place"] else ""
+            stated = f"{only}wd:{name.best} ?direct ?value . ?property wikibase:directClaim ?direct"
+            ids = "FILTER NOT EXISTS { ?property wikibase:propertyType wikibase:ExternalId }"
+            yield Hypothesis(f"SELECT ?property ?value WHERE {{ {stated} . {ids} }}", "Reading what is stated of it.")
 
     def _relations(self, focus: Segment) -> Iterator[Relation]:
         """Properties of an entity that may answer the question.
@@ -564,7 +577,7 @@ class WikidataAgenda(Agenda):
                 yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} has any {property_id}.")
             return
         has, member = self.question.text.casefold().startswith(_HAS), self._one_of(other)
-        pair, placed, ending = {focus.best, other.best}, self.words.each(_PLACED), self.words.of(_END)
+        pair, path, ending = {focus.best, other.best}, self._path(INSTANCE_OF, SUBCLASS_OF), self.words.of(_END)
         # "The discoverer of iron" may be stated of either, but "a chemist" is another's class.
         own = [one for one in ranked if one.entity in ({focus.best} if member else pair)]
         own.sort(key=lambda one: one.entity != focus.best)
@@ -581,12 +594,15 @@ class WikidataAgenda(Agenda):
                 best = f"{{ {best} }} UNION {{ {relation.statement(value)} ; wikibase:rank wikibase:NormalRank }}"
             elif member and not linking:
                 best = f"{{ {best} }} UNION {{ {relation.triple('?member')} {member} }}"
-            elif not linking and any(edge.property.id in placed for edge in self._out(end)):
-                within = "|".join(f"wdt:{one}" for one in placed)
-                best = f"{{ {best} }} UNION {{ {relation.triple('?place')} ?place ({within})+ {value} }}"
+            elif not linking:
+                placed = {edge.property.id for edge in self._out(end)}.intersection(self.words.each(_PLACED))
+                within = "|".join(f"wdt:{one}" for one in self.words.each(_PLACED) if placed)
+                for way in filter(None, (path, within and f"({within})+")):
+                    best += f" }} UNION {{ {relation.triple('?member')} ?member {way} {value}"
+                best = f"{{ {best} }}"
             yield Hypothesis(f"ASK {{ {best} }}", f"Checking {relation.label} between {focus.text} and {other.text}.")
             return
-        value, path = f"wd:{other.best}", self._path(INSTANCE_OF, SUBCLASS_OF)
+        value = f"wd:{other.best}"
         more = member and f"{subject} ?link ?member . {member}" if has else path and f"{subject} {path} {value}"
         ways = filter(None, (f"{subject} ?link {value}", f"{value} ?link {subject}", more))
         either = " UNION ".join(f"{{ {way} }}" for way in ways)
@@ -653,12 +669,12 @@ class WikidataAgenda(Agenda):
 
     def _sentence(self, query: str) -> str:
         """The answer in words where the values alone would not say what they are; else empty."""
-        ids, life = entity_ids(re.split(r"\?(?:member|place)\b", query)[0]), self.words.each((BIRTH, DEATH))
+        ids, life = entity_ids(re.split(r"\?member\b", query)[0]), self.words.each((BIRTH, DEATH))
         table, stated = self.table(query), self._out(*ids)
         true, check, told = table.boolean is not False, query.startswith("ASK"), list[Statement]()
         asked = [edge for edge in stated if edge.property.id in ids]
         if check:
-            sole = asked if (not true or "?place" in query or "?value" in query) and len(asked) == 1 else []
+            sole = asked if (not true or "?member (" in query or "?value" in query) and len(asked) == 1 else []
             told = [edge for edge in asked if edge.value.id in ids][:1] or sole
         elif life and f"wdt:{life[0]} ?answer" in query and self.question.asks != "time":
             told = [edge for edge in stated if edge.property.id in life and edge.value.text]

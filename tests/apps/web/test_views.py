@@ -13,6 +13,8 @@ from tests.apps.web.parts import Server, until, web_settings
 from tests.apps.web.test_page import MARIE, ask, ask_and_wait, open_query, share, wait_for_the_end, write
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from playwright.sync_api import Page
 
 FIRST_LOAD = 150_000
@@ -125,6 +127,25 @@ def test_a_graph_tells_columns_apart_and_names_its_things_on_a_phone_however_it_
         assert -5 < drawn["x1"] < width / 4 < width / 2 < drawn["x2"] < box["width"] + 5
         assert -5 < drawn["y1"] < drawn["y2"] < box["height"] + 5
         assert graph.evaluate("graph => graph.nodes('.crowded').length / graph.nodes().length") < 1 / 6
+
+
+def test_what_is_at_the_pointer_is_named_and_a_graph_is_laid_out_the_same_each_time(page, server):
+    page.goto(server.url)
+    page.click(".welcome .example >> text=How many of the elements here each")
+    page.hover(".chart svg [aria-roledescription=bar] >> nth=0")
+    assert re.fullmatch(r"\D+: \d+", page.inner_text(".pointed"))
+    laid = []
+    for _ in range(2):
+        page.goto(server.url)
+        ask(page, "#defaultView:Graph\nSELECT ?element ?person { ?element wdt:P31 wd:Q11344 ; wdt:P61 ?person }")
+        page.wait_for_selector(".graph .keys span")
+        graph = page.evaluate_handle("document.querySelector('.graph-box')._cyreg.cy")
+        laid.append(graph.evaluate("graph => graph.nodes().map(one => Math.round(one.relativePosition().x))"))
+    assert laid[0] == laid[1]
+    page.locator(".graph-box").hover()
+    box, at = page.locator(".graph-box").bounding_box(), graph.evaluate("graph => graph.nodes()[0].renderedPosition()")
+    page.mouse.move(box["x"] + at["x"], box["y"] + at["y"])
+    assert page.inner_text(".pointed") == graph.evaluate("graph => graph.nodes()[0].data('text')")
 
 
 def test_a_graph_is_of_links_between_things_alone(page, server):
@@ -249,12 +270,6 @@ def test_a_single_value_stands_alone_and_no_word_of_the_machinery_is_shown(page,
     assert not re.search("search_entities|execute_query|get_entry|spinach|offline|policy", shown)
 
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from playwright.sync_api import Page
-
-
 @pytest.fixture
 def answered(page: Page, server: Server) -> Page:
     """A page with an answer, whose query can be changed."""
@@ -308,7 +323,7 @@ def written_facts(path: Path) -> Path:
     return path
 
 
-def test_numbers_have_separators_and_dates_are_written_to_their_precision(answered: Page):
+def test_numbers_have_separators_and_dates_are_written_to_their_precision(answered):
     run(answered, "?n ?m ?when ?founded", f"1234567 1934 {day('1867-11-07')} {day('1900-01-01')}",
         f"-20000.5 7 {day('-0043-03-15')} {day('1911-01-01')}")  # fmt: skip
     rows = answered.locator(".sparql .rows tbody tr").all()
@@ -317,7 +332,7 @@ def test_numbers_have_separators_and_dates_are_written_to_their_precision(answer
     assert answered.get_attribute(".sparql td.date span >> nth=0", "title") == "1867-11-07"
 
 
-def test_rows_are_found_and_pictures_are_links(answered: Page):
+def test_rows_are_found_and_pictures_are_links(answered):
     picture = "<http://commons.wikimedia.org/wiki/Special:FilePath/Marie%20Curie.jpg>"
     run(answered, "?n ?of", *(f"{number} {picture}" for number in range(100, 130)))
     assert answered.inner_text(".sparql td.image >> nth=0").strip() == "Marie Curie.jpg"
@@ -328,7 +343,7 @@ def test_rows_are_found_and_pictures_are_links(answered: Page):
     assert answered.locator(".sparql .rows tbody tr").count() == 11
 
 
-def test_a_single_date_is_written_as_precisely_as_it_is_stated(page: Page, fresh_home: Path, tmp_path: Path):
+def test_a_single_date_is_written_as_precisely_as_it_is_stated(page, fresh_home, tmp_path):
     """Of two stated with 1 January, one is known to the day and one to the year; a third to the century."""
     build_mirror([written_facts(tmp_path / "dates.nt")], tmp_path / "dates")
     with Server(web_settings(fresh_home, str(tmp_path / "dates"))) as server:
@@ -352,7 +367,7 @@ def test_a_single_date_is_written_as_precisely_as_it_is_stated(page: Page, fresh
 COPIED = "polonium, radium\npolonium (Q979)\nradium (Q1128)\nhttps://query.wikidata.org/#SELECT"
 
 
-def test_answer_query_and_link_are_copied(answered: Page):
+def test_answer_query_and_link_are_copied(answered):
     answered.context.grant_permissions(["clipboard-read", "clipboard-write"])
     share(answered)
     buttons = ("text=Copy the link", "text=Copy the answer", "text=Copy the query")

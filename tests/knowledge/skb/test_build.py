@@ -384,7 +384,7 @@ def test_an_update_embeds_only_documents_that_changed_and_forgets_deleted_ones(t
             assert skb.vectors.vectors[number] == pytest.approx(CountingEncoder().encode([text])[0])
 
 
-def test_an_update_with_another_encoder_is_refused_with_both_names(tmp_path: Path):
+def test_an_update_with_another_encoder_is_refused_with_both_names(tmp_path):
     build(small(tmp_path), tmp_path / "s.skb", BARE)
     with pytest.raises(UsageError, match="built with no vectors, not lsa"):
         update(tmp_path / "s.skb", small(tmp_path), Options(text=False, sparql=False))
@@ -411,8 +411,7 @@ def edges_of(path: Path) -> set[tuple[str, str]]:
         }
 
 
-def test_an_update_without_files_reads_those_of_the_build_again(tmp_path, monkeypatch, capsys):
-    kbnav = Cli(monkeypatch, capsys)
+def test_an_update_without_files_reads_those_of_the_build_again(tmp_path, kbnav):
     rows, out = shop(tmp_path, "id;name;supplier\n1;Pump;Acme\n2;Valve;Bolt\n3;Tap;Bolt\n5\n"), tmp_path / "shop.skb"
     bare = ("--no-text", "--no-sparql", "--encoder", "none", "--bad", "skip")
     ran(kbnav, "skb", "build", "--tables", tmp_path / "shop.toml", "--out", out, *bare)
@@ -445,10 +444,8 @@ def test_an_update_without_files_reads_those_of_the_build_again(tmp_path, monkey
         }  # fmt: skip
 
 
-def test_an_update_takes_new_files_in_as_the_build_took_those_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    kbnav, out = Cli(monkeypatch, capsys), tmp_path / "shop.skb"
+def test_an_update_takes_new_files_in_as_the_build_took_those_before(tmp_path, kbnav):
+    out = tmp_path / "shop.skb"
     (tmp_path / "shop.toml").write_text(
         MAP.replace("pumps.csv", "pumps-*.csv").replace('"product"', '"product"\nid = "sku"')
     )
@@ -465,10 +462,8 @@ def test_an_update_takes_new_files_in_as_the_build_took_those_before(
         }  # fmt: skip
 
 
-def test_an_update_embeds_with_lsa_takes_the_row_of_one_id_that_the_build_took_and_names_odd_cells(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    kbnav, out = Cli(monkeypatch, capsys), tmp_path / "things.skb"
+def test_an_update_embeds_with_lsa_takes_the_row_of_one_id_that_the_build_took_and_names_odd_cells(tmp_path, kbnav):
+    out = tmp_path / "things.skb"
     rows = [f"a{n},Thing {n},thing,{n}.5" for n in range(30)]
 
     def written(name: str, *lines: str) -> Path:
@@ -665,7 +660,7 @@ def worker(texts: Texts, load: Callable[[], Encoder] = Letters) -> Callable[[], 
     return lambda: result(Encoding(texts, load, None)({"item": window}))
 
 
-def test_a_worker_without_memory_or_without_the_folder_says_so_in_a_line(tmp_path: Path):
+def test_a_worker_without_memory_or_without_the_folder_says_so_in_a_line(tmp_path):
     meta = build(small(tmp_path), tmp_path / "s.skb", Options(text=False, vectors=False, sparql=False))
     texts = Texts(tmp_path / "s.skb", meta, relations=False)
     assert worker(texts)().nodes == 5

@@ -20,7 +20,6 @@ from kbnav.knowledge.skb.importers.values import column_of
 from kbnav.knowledge.skb.schema import EdgeRecord, Losses, NodeRecord, Source
 from kbnav.knowledge.skb.store import SKB
 from kbnav.settings.model import Settings
-from tests.apps.parts import Cli
 from tests.knowledge.skb.sources import BARE
 
 SHOP = """\
@@ -314,8 +313,8 @@ def test_cells_that_say_nothing_are_left_out_columns_get_names_and_those_of_link
     assert list(losses.examples.values()) == [["l.csv: qty"]]
 
 
-def test_a_dry_run_shows_columns_where_a_build_would_stop_and_says_why(tmp_path, monkeypatch, capsys):
-    kbnav, (data, toml) = Cli(monkeypatch, capsys), (tmp_path / "n.csv", tmp_path / "n.toml")
+def test_a_dry_run_shows_columns_where_a_build_would_stop_and_says_why(tmp_path, kbnav):
+    data, toml = tmp_path / "n.csv", tmp_path / "n.toml"
     rows = "Art.-Nr.,Price\n1,7.50\n"
     data.write_text(f"{rows}2\n")
     code, out, error = kbnav("skb", "build", "--nodes", str(data), "--dry-run")

@@ -151,10 +151,6 @@ class Job:
     in_thread: bool = False
 
 
-def _allow() -> None:
-    """Refuse nothing."""
-
-
 class Limiter:
     """Runs calls, from the server's loop, in as many threads as the queue lets in; each keeps its place till over."""
 
@@ -166,7 +162,7 @@ class Limiter:
 
     async def run(
         self, owner: str, kb: str, call: Callable[[], T], *, gone: Gone, seconds: float,
-        refuse: Callable[[], None] = _allow, name: str = "",
+        refuse: Callable[[], None] = lambda: None, name: str = "",
     ) -> T:  # fmt: skip
         """What ``call`` gives. A client that hangs up stops it, and gives up its place.
 
@@ -178,7 +174,7 @@ class Limiter:
 
     @asynccontextmanager
     async def turn(
-        self, owner: str, kb: str, *, gone: Gone, refuse: Callable[[], None] = _allow, name: str = ""
+        self, owner: str, kb: str, *, gone: Gone, refuse: Callable[[], None] = lambda: None, name: str = ""
     ) -> AsyncIterator[Job]:
         """A place for work that is done in the loop; the arguments as of ``run``. Raises LimitReached, Stopped."""
         refuse()
