@@ -244,8 +244,7 @@ class WikidataAgenda(Agenda):
                     copy = [Doubt("copy")] if all_counts and is_mirror(self.context.kb.state()) else []
                     told = focus[0].items[0] if "?direct" in probe else Entity("")
                     self.understood = Understood(told.label, self.told_words(unused, probe), doubts=(*doubts, *copy))
-                    said = told.description or self._sentence(probe)
-                    yield [(FINISH, FITS, {"result": number, "answer": said})]
+                    yield [(FINISH, FITS, {"result": number, "answer": told.description or self._sentence(probe)})]
         return refused
 
     def _found(self, phrase: Phrase) -> SearchResult | None:
@@ -424,9 +423,8 @@ class WikidataAgenda(Agenda):
 
     def _told(self, name: Segment) -> Iterator[Hypothesis]:
         """What is stated of a name that stands alone or after "what is", or where it is."""
-        asked = re.fullmatch(rf"{_ABOUT}{re.escape(name.text)}\W*", self.question.text)
-        places = " ".join(f"wdt:{one}" for one in self.words.each(_PLACED))
-        if asked:
+        if asked := re.fullmatch(rf"{_ABOUT}{re.escape(name.text)}\W*", self.question.text):
+            places = " ".join(f"wdt:{one}" for one in self.words.each(_PLACED))
             only = f"VALUES ?direct {{ {places} }} " if asked["place"] else ""
             stated = f"{only}wd:{name.best} ?direct ?value . ?property wikibase:directClaim ?direct"
             ids = "FILTER NOT EXISTS { ?property wikibase:propertyType wikibase:ExternalId }"
