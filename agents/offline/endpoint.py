@@ -35,8 +35,6 @@ _SEARCHES, _ANCHORS, _LIMIT, _LINKS = 5, 3, 40, 8
 _STEM = 3
 """Letters that a property and a word beside a year share."""
 _CALLED = frozenset(["named", "called", "titled", "heisst", "heissen", "namens", "nommé", "nommée", "appelle", "llama"])
-_TWICE = re.compile(r"\b(\w+) \1\b")
-"""The preposition at the end of a relation's name, and the one that is put behind it."""
 _MOMENT = 'REGEX(STR({0}), "^-?[0-9]{{4}}(-|$)")'
 """That a value is a date or a year."""
 _TO_THING = {
@@ -282,7 +280,7 @@ class EndpointAgenda(Agenda):
             own = [one for one in links if hops == 1 and not one.properties[0].startswith(("rdfs:", "skos:"))]
             self._has |= {one.names[0]: None for one in own if one.way == 2}
             told = (self.told["of"].format(word=one.names[0]) for one in own if one.way == 1)
-            self._has |= {_TWICE.sub(r"\1", one): None for one in told}
+            self._has |= {re.sub(r"\b(\w+) \1\b", r"\1", one): None for one in told}  # "copy of", and "of"
             if question.asks == "place" and not self.target:
                 hints = known.hints.get("place", "").split()
                 links = [one for one in links if any(hint in one.names[0].casefold() for hint in hints)]
