@@ -239,8 +239,7 @@ class WikidataAgenda(Agenda):
                     copy = [Doubt("copy")] if all_counts and is_mirror(self.context.kb.state()) else []
                     told = focus[0].items[0] if "?direct" in probe else Entity("")
                     self.understood = Understood(told.label, self.told_words(unused, probe), doubts=(*doubts, *copy))
-                    said = told.description or self._sentence(probe)
-                    yield [(FINISH, FITS, {"result": number, "answer": said})]
+                    yield [(FINISH, FITS, {"result": number, "answer": told.description or self._sentence(probe)})]
         return refused
 
     def _found(self, phrase: Phrase) -> SearchResult | None:
@@ -388,7 +387,8 @@ class WikidataAgenda(Agenda):
             if self.last and len(about) == 1:
                 again = re.sub(rf"\bwd:{about[0]}\b", f"wd:{focus[0].best}", self.last.outcome.query)
                 yield Hypothesis(again, f"The last question again, about {focus[0].text}.")
-            yield from self._told(focus[0])
+            if question.asks != "place":
+                yield from self._told(focus[0])
         if self.kind and (question.measure or question.years):
             yield from self._compared(focus)
         ranked = sorted((one for name in focus for one in self._relations(name)), key=lambda one: -one.score)
@@ -413,12 +413,13 @@ class WikidataAgenda(Agenda):
         for relation in ranked[:_RELATIONS]:
             thought = f"{relation.label} ({relation.property_id}) fits the question best of what is left."
             yield self._values(relation.triple(), thought, number="number" in relation.kinds)
+        if question.asks == "place" and len(focus) == 1:
+            yield from self._told(focus[0])
 
     def _told(self, name: Segment) -> Iterator[Hypothesis]:
         """What is stated of a name that stands alone or after "what is", or where it is."""
-        asked = re.fullmatch(rf"{_ABOUT}{re.escape(name.text)}\W*", self.question.text)
-        places = " ".join(f"wdt:{one}" for one in self.words.each((*_PLACED, "P625")))
-        if asked:
+        if asked := re.fullmatch(rf"{_ABOUT}{re.escape(name.text)}\W*", self.question.text):
+            places = " ".join(f"wdt:{one}" for one in self.words.each(_PLACED))
             only = f"VALUES ?direct {{ {places} }} " if asked["place"] else ""
             stated = f"{only}wd:{name.best} ?direct ?value . ?property wikibase:directClaim ?direct"
             ids = "FILTER NOT EXISTS { ?property wikibase:propertyType wikibase:ExternalId }"
