@@ -20,6 +20,7 @@ from vcr.persisters.filesystem import FilesystemPersister
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import bundled_skb, open_kb
 from kbnav.settings.model import Settings
+from tests.apps.parts import Cli
 from tests.built import kept
 from tests.marked import nothing_secret_is_left
 
@@ -155,6 +156,12 @@ def one_request_at_a_time(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
             return send(*args, **kwargs)
 
     monkeypatch.setattr(requests.Session, "send", one)
+
+
+@pytest.fixture
+def kbnav(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """The command line, as it is run in the test's own folder and home."""
+    return Cli(monkeypatch, capsys)
 
 
 @pytest.fixture(scope="session")

@@ -69,7 +69,7 @@ PAPERS = [  # a system, options given, what they are then; SPINACH is below
 
 
 @pytest.mark.parametrize(("system", "given", "wanted"), PAPERS)
-def test_numbers_of_the_papers_are_the_defaults(system: str, given: dict[str, str], wanted: dict[str, object]):
+def test_numbers_of_the_papers_are_the_defaults(system, given, wanted):
     options = find(system).read(given).model_dump(mode="json")
     assert {name: options[name] for name in wanted} == wanted
 

@@ -86,14 +86,6 @@ def test_questions_of_qald_10(shared_data, language, count, floor):
         assert accuracy(texts, language, default="xx") >= floor
 
 
-@pytest.mark.parametrize(("name", "language"), [("question_text", "ru"), ("question_eng", "en")])
-def test_questions_of_rubq(shared_data, name, language):
-    with gzip.open(shared_data / "benchmarks" / "rubq-2" / "RuBQ_2.0_dev.json.gz", "rt", encoding="utf-8") as file:
-        texts = [row[name] for row in json.load(file)]
-    assert len(texts) == 580
-    assert accuracy(texts, language) >= 0.995
-
-
 def test_no_english_question_is_taken_for_another_language(shared_data):
     benchmarks = shared_data / "benchmarks"
     web: list[str] = []

@@ -22,7 +22,7 @@ from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import saved_runs
 from tests.conftest import ROOT
 from tests.models.stub import ModelStub, completion
-from tests.test_docs import blocks, commands, fenced
+from tests.test_project import blocks, commands, fenced
 
 PAGE = ROOT / "docs" / "new-agent.md"
 SCRIPT = "#!{python}\nimport sys\nfrom kbnav.apps.cli import main\nsys.exit(main())\n"

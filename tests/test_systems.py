@@ -96,8 +96,8 @@ def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.fixture
-def kbnav(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    return Cli(monkeypatch, capsys)
+def kbnav(folder: Path, kbnav: Cli):
+    return kbnav
 
 
 @pytest.fixture

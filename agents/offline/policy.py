@@ -30,7 +30,9 @@ FITS = "The query has rows and fits the question as far as words can tell."
 _PRICE = "price cost preis prix precio"
 QUANTITIES = {
     "mass": "mass weight gewicht masse poids peso",
-    **dict.fromkeys(("cost", "expensive", "cheapest", "price"), _PRICE),
+    **dict.fromkeys(("cost", "expensive", "cheaper", "cheapest", "price"), _PRICE),
+    **dict.fromkeys(("euro", "euros"), "eur"),
+    **dict.fromkeys(("dollar", "dollars"), "usd"),
     "stars": "stars rating",
 }
 """Words that names of numbers have, in several languages, for words of a question that they do not share."""
@@ -149,7 +151,8 @@ class Agenda(ABC):
         a point in time is asked for.
         """
         wanted = (self.question.measure or ("",))[0].casefold()
-        fits = relevance(" ".join(QUANTITIES.get(word, word) for word in (*wanted.split(), *words)), names)
+        said = " ".join((wanted, *words)).split()
+        fits = relevance(" ".join(QUANTITIES.get(word, word) for word in said), names)
         if max(fits, default=0.0) > 0:
             return fits.index(max(fits))
         times = ("inception", *lexicon(self.language).hints.get("time", "").split())

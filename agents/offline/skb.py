@@ -48,12 +48,15 @@ _SUMMED = {
     **dict.fromkeys(("average", "mean", "durchschnitt", "durchschnittliche", "moyenne", "promedio"), "AVG"),
 }
 """Words that ask for one number of all values of a field."""
+_NUMBERS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
 _JUDGING = frozenset(["best", "worst", "beste", "besten", "meilleur", "mejor"])
 """Superlatives that no field measures."""
 _YEAR = re.compile(r"(?:1\d|20)\d\d(?:-|$)")
+"""A value that is a year or a date."""
 _TIMED = re.compile(r"\b(?:in|from|of|im|von|aus|en|de|du)\s+$", re.IGNORECASE)
 """What makes a number behind it a year."""
-"""A value that is a year or a date."""
+_OF_THEM = re.compile(r"\bof (?:them|these|those)\b|\bvon (?:ihnen|diesen)\b|\bdavon\b", re.IGNORECASE)
+"""What asks for some of the earlier answers."""
 _STEM = 3
 """Letters of a word that a relation's may begin with."""
 _LINKS = 8
@@ -110,8 +113,9 @@ class SkbAgenda(Agenda):
         super().__init__(toolbox, state, context)
         self._schema, self._kb, self._skb = schema, schema.kb, schema.kb.skb
         self._reading: Reading = schema.read(state["question"], self.language)
-        self._before = ""
-        """What is told before all else: how a name was read."""
+        self._before = self._bounded = ""
+        """What is told before all else, as how a name was read, and the bounds, as in ", price < 20"."""
+        self._among = self._meant()
         self._words = [token.low for token in self._reading.tokens]
         computes = [word for word in self._words if word in _SUMMED or word in _JUDGING]
         self.question = replace(self.question, strict=(*self.question.strict, *computes))
@@ -129,19 +133,31 @@ class SkbAgenda(Agenda):
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
+        if self.question.negated:
+            self.decline(self.question.negated, (), self._links())
+            return
         if mentions := self._reading.mentions:
             yield [(_SEARCH, f"“{name.text}” is a name here.", {"query": name.text}) for name in mentions[:_SEARCHES]]
         yield from self._begun()
         reading, mentions = self._reading, self._reading.mentions
         mentions = mentions[:_MENTIONS] or self._earlier()
+        if self._among == [] or (len(mentions) > 1 and not reading.mentions):  # what several share is not looked for
+            self.note = self.told["whole"]
+            return
         if len(mentions) == 1 and not (reading.asked or reading.types):
             here = (Path(mentions[0].nodes[0], (), 0.0),)
             yield from self._field([self._skb.id(node) for node in mentions[0].nodes], here)
             if reading.mentions and self.question.asks in ("", "person") and not self._left(here):
                 yield self._finished("This is what it names.", here, [self._skb.id(here[0].node)], "")
+        if again := reading.afterthought:
+            told = (*reading.words, *(one.first for one in reading.types))
+            before = any(place < reading.mentions[-1].first for place in told)
+            # What nothing before it links is linked by what is said behind it: "products that Bo Lind ordered".
+            mentions = (*mentions[: None if before else -1], again)
         if QUERY in self.toolbox.names:
-            yield from self._linked((*mentions, reading.afterthought) if reading.afterthought else mentions)
-        if reading.asked or (reading.words and self.question.asks != "time"):  # no thing is a time
+            yield from self._linked(mentions)
+        described = reading.asked or (reading.words and self.question.asks != "time")  # no thing is a time
+        if described and not self._among:
             yield from self._by_text_alone()
         self.decline(self._left([Path(one.nodes[0], (), 0.0) for one in mentions]), (), self._links())
 
@@ -167,21 +183,35 @@ class SkbAgenda(Agenda):
         if self.steps:
             yield [(FINISH, self.note, {"nodes": []})]
 
+    def _meant(self) -> Sequence[str] | None:
+        """The answers before, of which alone the question asks with "of them"; none where it must be asked whole."""
+        if not _OF_THEM.search(self.state["question"]):
+            return None
+        turns = (turn for turn in self.state["history"] if turn.outcome.ranking or not _OF_THEM.search(turn.question))
+        *_, last = None, *(turn.outcome.ranking for turn in turns)
+        ids = last.ids if last else []
+        kind = self._skb.type(self._skb.number(ids[0])) if ids else ""
+        if self._reading.asked not in ("", kind):
+            return []
+        self._reading = replace(self._reading, asked=kind)
+        self._before = f"Of the {len(ids)} of the answer before: "
+        return ids
+
     def _earlier(self) -> tuple[Mention, ...]:
-        """The first answer to the question before, where this one points back to it."""
-        if not pronoun(self.state["question"], self.language):
-            return ()
+        """The first answer to the question before, where this one points back to it; all, where it says "they"."""
+        pointed = "" if self._among else pronoun(self.state["question"], self.language)
         rankings = [turn.outcome.ranking for turn in self.state["history"] if turn.outcome.ranking]
-        ids = rankings[-1].ids[:1] if rankings else []
+        ids = rankings[-1].ids[: None if pointed == "many" else 1] if rankings and pointed else []
         return tuple(Mention(node, 0, 0, (self._skb.number(node),)) for node in ids)
 
     def _left(self, paths: Sequence[Path], *read: str) -> tuple[str, ...]:
         """Words of the question that neither the paths nor the texts ``read`` stand for, as ``Agenda.unused``."""
         reading, begun = self._reading, {path.node for path in paths}
         names = [one.text for one in reading.mentions if not begun.isdisjoint(one.nodes)]
-        names += [reading.text(range(one.first, one.end)) for one in reading.types]
-        names += [reading.text(sorted(path.used)) for path in paths]
         kinds = [reading.asked, *(step.target for path in paths for step in path.steps)]
+        used = [one for one in reading.types if one.name in kinds or not any(kinds[1:])]
+        names += [reading.text(range(one.first, one.end)) for one in used]
+        names += [reading.text(sorted(path.used)) for path in paths]
         labels = [" ".join(name_words(kind)) for kind in kinds]
         return self.unused([*labels, *names, *read], [*names, *ASKING, *read], "")
 
@@ -190,14 +220,15 @@ class SkbAgenda(Agenda):
 
         Where the first says all words, the others are those that do.
         """
-        best, text = list(found[:ANSWERS]), " ".join(words)
+        best, words = list(found[:ANSWERS]), [word for word in words if not word[:1].isupper()]
         if not words:
             return best, ""
-        excerpts = self._kb.excerpts(best, text)
-        told = [sum(relevance(word, [excerpts.get(node, "")])[0] > 0 for word in words) for node in best]
+        excerpts = self._kb.excerpts(best, " ".join(words))
+        texts = [f"{self._skb.name(self._skb.number(node))} {excerpts.get(node, '')}" for node in best]
+        told = [sum(relevance(word, [one])[0] > 0 for word in words) for one in texts]
         if one_is_asked(self._reading) or told[0] == len(words):
             best = [node for node, count in zip(best, told, strict=True) if count >= told[0]]
-        said = " ".join(word for word in words if relevance(word, [excerpts.get(best[0], "")])[0] > 0)
+        said = " ".join(word for word in words if relevance(word, texts[:1])[0] > 0)
         return best, f", the best by “{said}” in their texts" if said else ", the nearest by their texts"
 
     def _dropped(self, paths: Sequence[Path]) -> list[str]:
@@ -240,9 +271,11 @@ class SkbAgenda(Agenda):
         """The value of a field of a few nodes, where it is named by all words that are left over."""
         number, words = self._skb.number, self.telling(self._left(paths))
         documents = {node: self._skb.documents[number(node)] for node in nodes} if len(nodes) <= _MENTIONS else {}
-        for field in dict.fromkeys(chain.from_iterable(documents.values())) if words else ():
-            holders = [node for node, document in documents.items() if document.get(field) not in ("", None)]
-            if holders and not self.telling(self._left(paths, field)):
+        fields = [*chain.from_iterable(documents.values()), *self._fields(self._skb.type(number(nodes[0])))]
+        for field in dict.fromkeys(fields) if words and documents else ():
+            if self.telling(unused := self._left(paths, field)):
+                continue
+            if holders := [node for node, document in documents.items() if document.get(field) not in ("", None)]:
                 calls: Calls = [("get_fields", f"“{field}” is asked for.", {"entity_ids": holders, "fields": [field]})]
                 yield calls
                 shown = [self.taken[call.key].observation for call in self.checked(calls) if call.key in self.taken]
@@ -250,6 +283,9 @@ class SkbAgenda(Agenda):
                 answer = answer.partition(f"): {field}: ")[2] if len(holders) == 1 else answer
                 of = ", ".join(self._skb.name(number(node)) for node in holders)
                 yield self._finished(f"This is “{field}” of {of}.", paths, holders, answer, field)
+            elif not self.turns(unused):
+                self.understood = Understood(self._worded(paths))
+                yield [(FINISH, f"{self._skb.name(number(nodes[0]))} has no “{field}”.", {"nodes": []})]
 
     def _hypotheses(self, mentions: Sequence[Mention]) -> list[tuple[Path, ...]]:
         """A path for each mention, all to one type; if that leads nowhere, for each mention but one, and so on."""
@@ -283,13 +319,17 @@ class SkbAgenda(Agenda):
         for node in mention.nodes:
             for path in self._schema.paths.propose(self._reading, mention, node, self._skb.type(node)):
                 found.setdefault(path.target, []).append(path)
-        return {kind: sorted(paths, key=lambda path: -path.score)[:_PATHS] for kind, paths in found.items()}
+        for kind, paths in found.items():
+            paths.sort(key=lambda path: -path.score)
+            named = paths[0].used  # what a word says is not looked for in another relation
+            found[kind] = [path for path in paths[:_PATHS] if path.used >= named]
+        return found
 
     def _total(self, paths: Sequence[Path], found: Sequence[str] | None = None) -> Generator[Calls, None, int]:
         """The number of all nodes at the end of the paths, of which some were found; without any, of the type."""
         if found is not None and len(found) < self._schema.listed:
             return len(found)
-        if not paths:
+        if not paths and not self._among:
             return self._size(self._reading.asked)
         return (yield from self._count(self._body(paths)))
 
@@ -311,7 +351,6 @@ class SkbAgenda(Agenda):
     def _best(self, paths: Sequence[Path], found: Sequence[str]) -> Iterator[Calls]:
         """What was found, ranked by the words that no path used."""
         words = self.telling(self._left(paths))
-        anything = any(not step.relation for path in paths for step in path.steps)
         ranked = list(found)
         if text := leftover(self._reading, paths):
             described = {"text": text, "limit": _BY_TEXT, "among": list(found)}
@@ -325,20 +364,22 @@ class SkbAgenda(Agenda):
         if not (lost or words) and len(best) == total:
             fits = f"These are all {total:,}." if total > 1 else "This is the only one."
         cut = f" {len(best)} of {total:,} are listed{told}." if len(best) < total else ""
-        guess = anything and words == self.telling(self._left(paths, self._text(best[0])))
-        yield self._finished(fits + cut, paths, best, "", self._text(best[0]), all_needed=guess)
+        yield self._finished_by_text(fits + cut, paths, best)
 
     def _none(self, paths: Sequence[Path]) -> Iterator[Calls]:
-        """The end where each of several paths that are sure has ends, and none is at the end of all."""
-        if len(paths) < 2 or self._query(paths) not in self.rows or not all(map(self._sure, paths)):
+        """The end where each of the paths, or the only one that words name, is sure, and none is at the end of all."""
+        if self._query(paths) not in self.rows or not all(map(self._sure, paths)):
+            return
+        named = self._reading.asked and (paths[0].used or self._among) and not self.telling(self._left(paths))
+        if len(paths) == 1 and not named:
             return
         each = []
         for path in paths:
             each.append(((yield from self._total([path])), self._worded([path])))
-        if all(number for number, _ in each):
+        if len(paths) == 1 or all(number for number, _ in each):
             told = "; ".join(f"{worded} ({number:,})" for number, worded in each)
             zero = "0" if self.question.kind == "count" else ""
-            yield self._finished(f"None fits all: {told}.", paths, (), zero)
+            yield self._finished(f"None fits{' all' if len(paths) > 1 else ''}: {told}.", paths, (), zero)
 
     def _sure(self, path: Path) -> bool:
         """Whether the question can mean no other links: each is the only one of its types, or words name a sole one."""
@@ -351,7 +392,7 @@ class SkbAgenda(Agenda):
         """How many of the first are asked for, as in "top 3" and "3 cheapest"; empty where that is not said."""
         measures = lexicon(self.language).measures
         said = (b if a == "top" else a for a, b in pairwise(self._words) if a == "top" or b in measures)
-        return next((word for word in said if word.isdecimal()), "")
+        return next((word for word in said if word.isdecimal() or word in _NUMBERS), "")
 
     def _computed(self, paths: Sequence[Path]) -> Iterator[Calls]:
         """What numbers and dates tell of the nodes at the end of the paths (without any, of the type).
@@ -384,6 +425,7 @@ class SkbAgenda(Agenda):
         has = self._body(paths)
         has += "".join(f"\n  ?x <{field.iri}> ?value{at} ." for at, (_, field) in enumerate(limits))
         tests = [field.test(f"?value{at}", bound) for at, (bound, field) in enumerate(limits)]
+        self._bounded = "".join(f", {field.name} {bound.sign} {bound.number}" for bound, field in limits)
         fits = f"{has}\n  FILTER({' && '.join(tests)})" if tests else has
         read = [text for bound, field in limits for text in (field.name, bound.said, bound.number)]
         if ranks and question.kind == "values":
@@ -417,11 +459,11 @@ class SkbAgenda(Agenda):
         every = yield from self._total(paths)
         number, have = (yield from self._count(fits)), (yield from self._count(has))
         names = " and ".join(f"“{name}”" for name in dict.fromkeys(read[::3]))
-        among = f"of the {have:,} that have {names}, of {every:,}."
+        among = f"of the {have:,} that have {names}{f', of {every:,}' if have < every else ''}."
         if self.question.kind == "count":
             yield self._finished(f"{number:,} {among}", paths, (), str(number), *read)
-        listing = f"SELECT ?x (MIN(?value0) AS ?least) WHERE {{\n{fits}\n}}"
-        listing += f" GROUP BY ?x ORDER BY ?least ?x LIMIT {self._schema.listed}"
+        listing = f"SELECT ?x (MIN(?value0) AS ?number) WHERE {{\n{fits}\n}}"
+        listing += f" GROUP BY ?x ORDER BY ?number ?x LIMIT {self._schema.listed}"
         found = yield from self._nodes([(QUERY, "Listing those within the bounds.", {"query": listing})])
         some = f"{len(found):,} of {number:,} are listed: those" if len(found) < number else f"{number:,}"
         yield self._finished(f"{some} {among}", paths, found, "", *read)
@@ -453,19 +495,18 @@ class SkbAgenda(Agenda):
         found = [(cell, number.value) for cell, number in rows if cell and number]
         if not found:
             return
-        first = max(1, int(self._first or 1))
+        first = _NUMBERS.get(self._first) or max(1, int(self._first or 1))
         last = found[min(first, len(found)) - 1][1]
         listed = [one for place, one in enumerate(found) if place < first or one[1] == last]
         nodes = [cell.entity_id for cell, _ in listed if cell.entity_id]
-        read = [*read, name, *known.hints.values(), str(first), *known.measures, *(_SUMMED if total else ())]
+        read = [*read, name, *known.hints.values(), self._first, *known.measures, *(_SUMMED if total else ())]
         read += [word for word in left if any(part.startswith(singular(word)) for part in name_words(name))]
         if total:
             amount = float(last)
             answer = f"{round(amount, 2):.12g}" if abs(amount) >= 1 else f"{amount:.3g}"
             said = f"This is their {'sum' if total == 'SUM' else 'mean'}: of {found[0][0].value} of {every:,}."
             yield self._finished(said, paths, (), answer, *read)
-        names = self._kb.named(nodes[:ANSWERS])
-        labels = [names[node].label for node in nodes[:ANSWERS] if node in names]
+        labels = [one.label for one in self._kb.named(nodes[:ANSWERS]).values()]
         more = f" (+{len(nodes) - ANSWERS})" if len(nodes) > ANSWERS else ""
         whole = f" of {every:,}" if len(found) < every else ""
         among = f"{len(found):,}{whole} of type {kind}" if len(found) < self._schema.listed else f"all of type {kind}"
@@ -487,8 +528,19 @@ class SkbAgenda(Agenda):
             self.decline(unused, (), self._links())
             return [(FINISH, self._before + self.note, {"nodes": []})]
         text = self._worded(paths) or self._reading.asked.replace("_", " ")
-        self.understood = Understood(text, self.told_words(unused, ""))
+        self.understood = Understood(text + self._bounded, self.told_words(unused, ""))
         return [(FINISH, self._before + said, {"nodes": list(nodes), "answer": answer})]
+
+    def _finished_by_text(self, said: str, paths: Sequence[Path], nodes: Sequence[str]) -> Calls:
+        """The end where nothing but the nodes' texts tells of some words."""
+        words, text = self.telling(self._left(paths)), self._text(nodes[0])
+        # "products with reviews about X" are no texts
+        vague = any(not step.relation for path in paths for step in path.steps) if paths else self._reading.types
+        guess = bool(vague) and words == self.telling(self._left(paths, text))
+        names = ", ".join(one.label for one in self._kb.named(nodes).values())
+        listed = words and self.question.kind != "count"
+        answer = f"The nearest by their texts, not checked: {names}" if listed else ""
+        return self._finished(said, paths, nodes, answer, text, all_needed=guess)
 
     def _counted_links(self, kind: str, words: Sequence[str]) -> Step | None:
         """The links of a type that the words name, by their relation or by the type at the other end."""
@@ -515,26 +567,25 @@ class SkbAgenda(Agenda):
         thought = "No path leads to an answer; looking for what the question describes."
         described = {"text": text, "node_type": asked, "limit": ANSWERS}
         shown = (yield from self._nodes([(_DESCRIBED, thought, described)], last=True)) if text else []
-        known = self._kb.entities(shown)
-        if found := [node for node in shown if node in known and asked in ("", known[node].kind)]:
+        if found := shown:
             words = self.telling(self._left(()))
             found, _ = self._saying(found, words)
             held = ", ".join(f"“{word}”: {index.holders(word):,}" for word in words) if index else ""
-            fits = f"The closest by their words, not checked as facts: {len(found)} of {self._size(asked):,}."
-            said = f"{fits} Texts with {held}." if held else fits
-            # "products with reviews about X" are no texts
-            guess = reading.types and words == self.telling(self._left((), self._text(found[0])))
-            yield self._finished(said, (), found, "", self._text(found[0]), all_needed=bool(guess))
+            listed = f"{len(found)} of {self._size(asked):,} are listed."
+            yield self._finished_by_text(f"{listed} Texts with {held}." if held else listed, (), found)
 
     def _links(self) -> list[str]:
         """By what the type that is asked for, or that of the first name, is linked, and its fields; some of each."""
         mentions = self._reading.mentions
         kind = self._reading.asked or (self._skb.type(mentions[0].nodes[0]) if mentions else "")
         links = dict.fromkeys(step.relation.replace("_", " ") for step in self._schema.paths.steps(kind))
-        start, end = self._skb.type_range(kind) if kind else (0, 0)
+        return [*dict.fromkeys([*list(links)[:_LINKS], *(self._fields(kind) if kind else [])[:_LINKS]])]
+
+    def _fields(self, kind: str) -> list[str]:
+        """The fields that the first nodes of a type have."""
+        start, end = self._skb.type_range(kind)
         stated = chain.from_iterable(self._skb.documents[node].items() for node in range(start, end)[:_BY_TEXT])
-        fields = dict.fromkeys(name for name, value in stated if value not in ("", None))
-        return [*dict.fromkeys([*list(links)[:_LINKS], *list(fields)[:_LINKS]])]
+        return [*dict.fromkeys(name for name, value in stated if value not in ("", None))]
 
     def _text(self, node: str) -> str:
         """A node's name and the values of its fields."""
@@ -549,7 +600,7 @@ class SkbAgenda(Agenda):
             for step in path.steps:
                 parts += [step.relation.replace("_", " ") or "anything", step.target.replace("_", " ") or "?"]
             ways.append(" → ".join(reversed(parts)))
-        return "; ".join(ways)
+        return "; ".join(dict.fromkeys(ways))
 
     def _size(self, kind: str) -> int:
         """The number of nodes of a type; without one, of all."""
@@ -573,6 +624,8 @@ class SkbAgenda(Agenda):
         """The patterns of ``?x``, of the type without paths; it is none of the nodes that the paths begin at."""
         target = paths[0].target if paths else self._reading.asked
         lines = [f"{self._of(target)} ."] if target else []
+        if self._among:
+            lines.append(f"VALUES ?x {{ {' '.join(f'node:{local_name(one)}' for one in self._among)} }}")
         for number, path in enumerate(paths, 1):
             subject = f"node:{local_name(self._skb.id(path.node))}"
             lines.append(f"FILTER(?x != {subject})")

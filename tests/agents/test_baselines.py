@@ -14,8 +14,7 @@ from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings
-from tests.agents.parts import agent_of, finishes, looks, runs
-from tests.agents.walkers import Script, walker
+from tests.agents.parts import Script, agent_of, finishes, looks, runs, walker
 
 QUESTION = "Which elements were discovered by Marie Curie?"
 

@@ -21,8 +21,7 @@ from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import load_run
 from kbnav.sessions.session import Chat, ask, attempt, sqlite_sessions
 from kbnav.settings.model import Settings
-from tests.agents.parts import NumbersKB, agent_of, finishes, looks, runs
-from tests.agents.walkers import walker
+from tests.agents.parts import NumbersKB, agent_of, finishes, looks, runs, walker
 from tests.conftest import ROOT
 
 KILLED = """

@@ -17,7 +17,7 @@ from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Call, Fact, Run, Step, load_run
 from kbnav.sessions.session import Chat, ask, sqlite_sessions
 from kbnav.settings.model import Settings
-from tests.agents.walkers import Script, settings, walker
+from tests.agents.parts import Script, settings, walker
 from tests.models.stub import ModelStub, completion
 
 QUESTION = "Who built the house that Ann Reed painted?"

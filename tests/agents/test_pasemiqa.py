@@ -19,7 +19,7 @@ from kbnav.planning.training import Example
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import ask
 from kbnav.settings.systems import read_options
-from tests.agents.walkers import OWNED, Given, Script, settings, walker
+from tests.agents.parts import OWNED, Given, Script, settings, walker
 
 QUESTION = "What does Ann Reed own?"
 PATH = RelationPath((Hop("owns"),), ("person", "house"))

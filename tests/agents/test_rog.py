@@ -13,7 +13,7 @@ from kbnav.planning.paths import Hop, PlannedPath
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import ask
 from kbnav.settings.systems import read_options
-from tests.agents.walkers import BY_TEXT, OWNED, OWNED_IN, Given, Script, settings, walker
+from tests.agents.parts import BY_TEXT, OWNED, OWNED_IN, Given, Script, settings, walker
 
 QUESTION = "What does Ann Reed own?"
 

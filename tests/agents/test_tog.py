@@ -15,7 +15,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.runs.trajectory import Fact, Run, load_run
 from kbnav.sessions.session import Chat, ask, sqlite_sessions
 from kbnav.tools.walking import fresh
-from tests.agents.walkers import Script, settings, walker
+from tests.agents.parts import Script, settings, walker
 from tests.knowledge.skb.sources import small_skb
 
 QUESTION = "In which town are the houses of Ann Reed?"

@@ -21,7 +21,6 @@ from kbnav.knowledge.http_store import HttpCache, Throttle
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.calls import Blobs
 from kbnav.runs.trajectory import load_run
-from tests.apps.parts import Cli
 from tests.apps.web.conftest import linked_home
 from tests.apps.web.parts import Server, Visit, served_process, until, web_settings
 from tests.attack.parts import POLONIUM
@@ -72,11 +71,6 @@ def small_home(
         monkeypatch.setenv("COLUMNS", "200")
         monkeypatch.chdir(tmp_path)
         yield home
-
-
-@pytest.fixture
-def kbnav(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    return Cli(monkeypatch, capsys)
 
 
 def told(text: str) -> list[str]:
@@ -182,14 +176,14 @@ def test_a_bots_state_that_cannot_be_written_is_one_line_and_what_was_kept_stays
     ],
 )
 def test_a_home_that_may_only_be_read_gives_the_answer_or_one_line(
-    mini_home, demo_home, mini_kb, demo_kb, tmp_path, monkeypatch, capsys, command
+    mini_home, demo_home, mini_kb, demo_kb, tmp_path, monkeypatch, kbnav, command
 ):
     with mounted(tmp_path / "home", 256) as home:
         linked_home(home, mini_home, demo_home)
         subprocess.run(["mount", "-o", "remount,ro", home], check=True)
         monkeypatch.setenv("KBNAV_HOME", str(home))
         monkeypatch.setenv("COLUMNS", "200")
-        code, out, error = Cli(monkeypatch, capsys)(*command, typed=f"{DISCOVERED}\n")
+        code, out, error = kbnav(*command, typed=f"{DISCOVERED}\n")
     assert code in (0, 2)
     assert "Traceback" not in out + error
     assert ("Curie" in out or "nstrument" in out) == (code == 0)
@@ -235,12 +229,11 @@ def small_records(folder: Path) -> None:
     ids=["skb", "mirror"],
 )
 def test_a_build_on_a_full_disk_is_one_line_and_leaves_nothing_that_looks_whole(
-    tmp_path, monkeypatch, capsys, command, kilobytes
+    tmp_path, monkeypatch, kbnav, command, kilobytes
 ):
     small_records(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-    kbnav = Cli(monkeypatch, capsys)
     for size in kilobytes:
         with mounted(tmp_path / f"disk{size}", size) as disk:
             code, out, error = kbnav(*command, str(disk / "made"))

@@ -71,7 +71,7 @@ def raw(url: str, method: str, path: str, *headers: str) -> int:
         return int(connection.makefile("rb").readline().split()[1])
 
 
-def test_no_tricky_host_and_no_origin_of_another_port_comes_in(fresh_home: Path):
+def test_no_tricky_host_and_no_origin_of_another_port_comes_in(fresh_home):
     with Server(web_settings(fresh_home, "mini", web_hosts=("ask.example.org",)), socket=True) as server:
         port = server.url.rpartition(":")[2]
         for host in ("localhost#.evil.com", "a@localhost", f"localhost:{port}, evil.com", "evil.com"):
@@ -111,7 +111,7 @@ def test_a_name_that_looks_like_anothers_is_nobodys_and_users_of_the_two_doors_a
     assert of(web, x_user="alice") == "proxy:alice"
 
 
-def test_a_cookie_opens_nothing_after_the_logout_and_other_logins_stay(fresh_home: Path):
+def test_a_cookie_opens_nothing_after_the_logout_and_other_logins_stay(fresh_home):
     with Server(web_settings(fresh_home, "mini", web_tokens=TOKENS), socket=True) as server:
         here, there = requests.Session(), requests.Session()
         for browser in (here, there):
@@ -130,7 +130,7 @@ def test_a_cookie_opens_nothing_after_the_logout_and_other_logins_stay(fresh_hom
 
 @pytest.mark.slow
 @pytest.mark.parametrize("door", ["page", "header"])
-def test_wrong_tokens_are_slowed_and_a_right_one_always_passes(fresh_home: Path, door):
+def test_wrong_tokens_are_slowed_and_a_right_one_always_passes(fresh_home, door):
     with Server(web_settings(fresh_home, "mini", web_tokens=TOKENS), socket=True) as server:
 
         def give(token: str) -> requests.Response:
@@ -149,7 +149,7 @@ def test_wrong_tokens_are_slowed_and_a_right_one_always_passes(fresh_home: Path,
         assert Visit(server.url)("GET", "/health").status_code == 200
 
 
-def test_a_network_of_proxies_that_is_none_is_refused_at_the_start(fresh_home: Path):
+def test_a_network_of_proxies_that_is_none_is_refused_at_the_start(fresh_home):
     with (
         pytest.raises(UsageError, match="proxy_addresses"),
         Server(web_settings(fresh_home, "mini", web_proxy_addresses=("10.0.0.0/33",))),
@@ -157,7 +157,7 @@ def test_a_network_of_proxies_that_is_none_is_refused_at_the_start(fresh_home: P
         pass
 
 
-def test_behind_a_proxy_wrong_tokens_count_for_the_address_that_it_names(fresh_home: Path):
+def test_behind_a_proxy_wrong_tokens_count_for_the_address_that_it_names(fresh_home):
     options = {"web_tokens": TOKENS, "web_proxy_addresses": ("127.0.0.1", "10.0.0.0/24")}
     with Server(web_settings(fresh_home, "mini", **options)) as server:
 
@@ -189,7 +189,7 @@ def closed(connection: socket.socket, seconds: float = 10) -> bool:
 
 
 @pytest.mark.slow
-def test_connections_that_never_finish_a_request_are_closed_and_lock_nobody_out(fresh_home: Path):
+def test_connections_that_never_finish_a_request_are_closed_and_lock_nobody_out(fresh_home):
     with Server(web_settings(fresh_home, "mini"), http=Hasty, socket=True) as server:
         place = ("127.0.0.1", int(server.url.rpartition(":")[2]))
         slow = [socket.create_connection(place) for _ in range(60)]

@@ -29,7 +29,6 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.wikidata.mirror.build import MADE, REPLACED, build_mirror
 from kbnav.knowledge.wikidata.mirror.store import read_info
 from kbnav.runs.journal import work_folder
-from tests.apps.parts import Cli
 from tests.knowledge.skb.saved import Hostile, save_stark, save_tensor, tensor_pickle
 
 MIB = 1 << 20
@@ -200,14 +199,14 @@ def test_so_many_relations_and_edges_that_are_none(tmp_path, relations, whole):
     assert sum(one.count for one in meta.dropped.values()) == 2
 
 
-def test_nothing_of_a_file_reaches_the_terminal_raw(tmp_path, monkeypatch, capsys):
+def test_nothing_of_a_file_reaches_the_terminal_raw(tmp_path, kbnav):
     evil = "\x1b]0;owned\x07\x1b[2J\u202e"
     rows = [{"id": "1", "name": evil, "type": evil}, {"id": "1", "name": evil, "type": "t"}, {"name": evil}]
     (tmp_path / "n.jsonl").write_text("\n".join(map(json.dumps, rows[:2])))
     (tmp_path / "bad.jsonl").write_text(json.dumps({evil: evil}))
     for file in ("n.jsonl", "bad.jsonl"):
         command = ("skb", "build", "--nodes", str(tmp_path / file), "--out", str(tmp_path / f"{file}.skb"))
-        _, out, error = Cli(monkeypatch, capsys)(*command, "--encoder", "none")
+        _, out, error = kbnav(*command, "--encoder", "none")
         assert not set("\x1b\x07\u202e") & set(out + error)
 
 

@@ -33,7 +33,7 @@ def query(visit: Visit, text: str, name: str = "", kb: str = "mini"):
 
 
 @pytest.mark.slow
-def test_while_one_reader_runs_heavy_queries_anothers_question_is_answered(busy: Server):
+def test_while_one_reader_runs_heavy_queries_anothers_question_is_answered(busy):
     greedy, other = Visit(busy.url), Visit(busy.url)
     began = time.monotonic()
     for _ in range(3):
@@ -57,7 +57,7 @@ def test_while_one_reader_runs_heavy_queries_anothers_question_is_answered(busy:
 
 
 @pytest.mark.parametrize("many", [2, 5])
-def test_a_query_begins_at_once_while_another_reader_has_many_on_each_knowledge_base(fresh_home: Path, tmp_path, many):
+def test_a_query_begins_at_once_while_another_reader_has_many_on_each_knowledge_base(fresh_home, tmp_path, many):
     kbs = ["mini", "demo", "two", "three", "four"][:many]
     for name in kbs[2:]:
         shutil.copytree(bundled_mirror(fresh_home), tmp_path / name)
@@ -78,7 +78,7 @@ def test_a_query_begins_at_once_while_another_reader_has_many_on_each_knowledge_
             wait(heavy, timeout=30)
 
 
-def test_however_many_knowledge_bases_hang_cards_of_another_come_at_once(fresh_home: Path):
+def test_however_many_knowledge_bases_hang_cards_of_another_come_at_once(fresh_home):
     with (
         hangs() as first, hangs() as second, ThreadPoolExecutor(24) as threads,
         Server(web_settings(fresh_home, "mini", first.url, second.url)) as server,
@@ -95,7 +95,7 @@ def test_however_many_knowledge_bases_hang_cards_of_another_come_at_once(fresh_h
         assert {one.result().status_code for one in late} <= {409, 504}
 
 
-def test_who_waits_is_told_how_many_are_before_and_a_reader_stops_their_own_query(busy: Server):
+def test_who_waits_is_told_how_many_are_before_and_a_reader_stops_their_own_query(busy):
     visit, other = Visit(busy.url), Visit(busy.url)
     names = [secrets.token_hex(8) for _ in range(3)]
     with ThreadPoolExecutor(3) as threads:
@@ -111,7 +111,7 @@ def test_who_waits_is_told_how_many_are_before_and_a_reader_stops_their_own_quer
         assert {one.result().status_code for one in asked} == {409}
 
 
-def test_a_question_that_waits_is_told_how_many_are_before_it(fresh_home: Path):
+def test_a_question_that_waits_is_told_how_many_are_before_it(fresh_home):
     with Explorer(held=0) as model, Server(web_settings(fresh_home, **model.options(), web_runs=1)) as server:
         first, second = Visit(server.url), Visit(server.url)
         runs = [visit.ask(visit.session(), POLONIUM) for visit in (first, first, second)]
@@ -124,7 +124,7 @@ def test_a_question_that_waits_is_told_how_many_are_before_it(fresh_home: Path):
         assert second.ended(runs[2]["id"])["status"] == "done"
 
 
-def test_exports_hold_up_nothing_else(fresh_home: Path):
+def test_exports_hold_up_nothing_else(fresh_home):
     with Server(web_settings(fresh_home)) as server, ThreadPoolExecutor(30) as threads:
         visit, other, go_on = Visit(server.url), Visit(server.url), threading.Event()
         session = visit.session()
@@ -147,7 +147,7 @@ def test_exports_hold_up_nothing_else(fresh_home: Path):
         assert {one.result().status_code for one in exports} == {200}
 
 
-def test_pages_of_a_knowledge_base_that_hangs_hold_up_nothing_else(fresh_home: Path):
+def test_pages_of_a_knowledge_base_that_hangs_hold_up_nothing_else(fresh_home):
     with hangs() as hanging:
         key = hanging.url[7:]
         settings = web_settings(fresh_home, "mini", hanging.url, limits=Limits(request_timeout=1.0, retries=0))
@@ -175,7 +175,7 @@ def test_pages_of_a_knowledge_base_that_hangs_hold_up_nothing_else(fresh_home: P
             assert (asked["status"], "does not answer" in asked["note"]) == ("failed", True)
 
 
-def test_a_server_starts_without_what_does_not_answer_yet_and_takes_it_in_once_it_does(fresh_home: Path):
+def test_a_server_starts_without_what_does_not_answer_yet_and_takes_it_in_once_it_does(fresh_home):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     late = f"127.0.0.1:{port}"

@@ -19,7 +19,6 @@ from kbnav.evaluation.records import GOLD, INFO, QUESTIONS, read_saved_run
 from kbnav.models.scripted import replay_model
 from kbnav.runs.trajectory import Run, load_run, parse_run, save_run, to_json
 from kbnav.sessions.evidence import citation, run_evidence
-from tests.apps.parts import Cli
 from tests.apps.web.parts import Server, Visit, web_settings
 from tests.attack.rows import Asked, attack_rows
 from tests.attack.saved import STEERING, documents, tampered, whole_run
@@ -120,11 +119,10 @@ def test_a_field_that_is_no_runs_is_named(tmp_path, field, value, message):
 
 @pytest.mark.usefixtures("no_more_memory")
 @pytest.mark.parametrize("content", [b"[" * 100_000, b'{"id": ' * 5_000 + b"1" + b"}" * 5_000, b'"\xff"'])
-def test_a_file_that_is_no_run_is_one_error_for_every_command(tmp_path, content, monkeypatch, capsys):
+def test_a_file_that_is_no_run_is_one_error_for_every_command(tmp_path, content, kbnav):
     path = tmp_path / "kbnav-home" / "runs" / "run-a.json"
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
-    kbnav = Cli(monkeypatch, capsys)
     for command in (
         ["show", "last"], ["show", "--json", "run-a"], ["runs"], ["export", "last", str(tmp_path / "a.html")],
         ["ask", "--model", f"replay:{path}", "--kb", "mini", "Who?"],
@@ -148,12 +146,12 @@ def test_a_file_larger_than_any_run_and_what_is_no_file_are_refused_at_once(tmp_
     (tmp_path / "large.json").unlink()
 
 
-def test_one_bad_file_does_not_hide_the_others(tmp_path, monkeypatch, capsys):
+def test_one_bad_file_does_not_hide_the_others(tmp_path, kbnav):
     runs = tmp_path / "kbnav-home" / "runs"
     save_run(whole_run(), runs)
     (runs / "run-bad.json").write_text("{}")
     (runs / "run-gone.json").symlink_to(tmp_path / "nowhere")
-    code, out, error = Cli(monkeypatch, capsys)("runs")
+    code, out, error = kbnav("runs")
     assert code == 0
     assert "Which elements?" in out
     assert "run-bad.json is not a saved run" in error

@@ -102,7 +102,7 @@ def hostile_mirror(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_question_labels_and_answers_are_text_in_the_page(page: Page, fresh_home: Path, tmp_path: Path):
+def test_question_labels_and_answers_are_text_in_the_page(page, fresh_home, tmp_path):
     query = (
         "SELECT ?element ?by ?text ?code { ?element wdt:P61 ?by ; skos:altLabel ?text "
         "BIND(STRDT(STR(?text), <http://example.org/onerror=alert(1)>) AS ?code) }"
@@ -132,9 +132,7 @@ def test_question_labels_and_answers_are_text_in_the_page(page: Page, fresh_home
             page.wait_for_selector("h2")
 
 
-def test_names_types_relations_and_documents_of_nodes_are_text_in_the_page(
-    page: Page, fresh_home: Path, tmp_path: Path
-):
+def test_names_types_relations_and_documents_of_nodes_are_text_in_the_page(page, fresh_home, tmp_path):
     nodes = [{"id": f"n{n}", "name": text, "type": text, "text": ALL, text: ALL} for n, text in enumerate(CORPUS)]
     nodes.append({"id": f"odd <{RUN}> & '\"", "name": "odd", "type": "thing", "text": ALL})
     edges = [*(("n0", text, f"n{n}") for n, text in enumerate(CORPUS)), (nodes[-1]["id"], "leads", "n0")]
@@ -168,7 +166,7 @@ def hostile_run(text: str) -> Run:
 
 
 @pytest.mark.parametrize("kind", ["report", "answer"])
-def test_what_a_run_says_is_text_in_the_page_of_a_report_and_of_an_answer(page: Page, tmp_path: Path, kind):
+def test_what_a_run_says_is_text_in_the_page_of_a_report_and_of_an_answer(page, tmp_path, kind):
     if kind == "answer":
         text = shared_page([SharedAnswer(hostile_run(one)) for one in (*CORPUS, ALL)])
     else:

@@ -24,7 +24,6 @@ from tests.agents.parts import agent_of, finishes, looks, runs
 from tests.apps.bot.conftest import mediawiki, people
 from tests.apps.bot.mediawiki import BOT, BOT_PASSWORD
 from tests.apps.bot.parts import TALK, Scene
-from tests.apps.parts import Cli
 from tests.apps.web.conftest import linked_home
 from tests.apps.web.parts import Visit, served_process, until
 from tests.evaluation.parts import mini_dataset
@@ -82,8 +81,7 @@ def left(mini_home, mini_kb, tmp_path, monkeypatch) -> Path:
 
 
 @pytest.mark.slow
-def test_ask_chat_and_eval_leave_no_secret_in_files_or_on_the_terminal(left, monkeypatch, capsys):
-    kbnav = Cli(monkeypatch, capsys)
+def test_ask_chat_and_eval_leave_no_secret_in_files_or_on_the_terminal(left, kbnav):
     mini_dataset(left / "mini.jsonl")
     with Echo([]) as stub:
         of = ["--kb", "mini", "--model", "stub", "--base-url", stub.base_url]
@@ -124,7 +122,7 @@ def test_a_server_leaves_no_secret_in_its_files_its_log_or_its_answers(left):
 
 @pytest.mark.slow
 def test_a_bot_leaves_no_secret_in_its_files_its_output_or_its_replies(
-    left, mediawiki, people, tmp_path, monkeypatch, capsys
+    left, mediawiki, people, tmp_path, monkeypatch, kbnav
 ):
     people["Admin"].write(f"User talk:{BOT}", "Lead.\n")
     scene = Scene(mediawiki, people, tmp_path)
@@ -134,7 +132,7 @@ def test_a_bot_leaves_no_secret_in_its_files_its_output_or_its_replies(
     scene.ann.ask(TALK, "Curie", QUESTION)
     with Echo([]) as stub:
         command = ["bot", "run", "--once", "--edit", "--model", "stub", "--base-url", stub.base_url]
-        _, out, error = Cli(monkeypatch, capsys)(*command)
+        _, out, error = kbnav(*command)
     assert stub.requests
     secret = SECRETS["OPENAI_API_KEY"]
     assert all(one not in out + error + scene.ann.text(TALK) for one in (secret, BOT_PASSWORD))

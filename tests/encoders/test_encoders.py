@@ -170,7 +170,7 @@ def test_what_was_trained_is_the_same_encoder_wherever_it_lies_and_nothing_else_
 
 
 @given(st.lists(st.text(max_size=30), max_size=6), st.lists(st.text(max_size=30), max_size=4))
-def test_lsa_takes_any_texts_and_gives_lengths_of_one_or_zero(texts: list[str], queries: list[str]):
+def test_lsa_takes_any_texts_and_gives_lengths_of_one_or_zero(texts, queries):
     vectors = LSA.fit(texts, dimensions=3).encode(queries)
     lengths = np.linalg.norm(vectors, axis=1)
 

@@ -21,9 +21,9 @@ QUERY = "{{SPARQL|query=SELECT ?x { ?x wdt:P31 wd:Q5 }}}"
 
 
 @pytest.fixture
-def kbnav(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+def kbnav(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kbnav: Cli) -> Cli:
     monkeypatch.chdir(tmp_path)
-    return Cli(monkeypatch, capsys)
+    return kbnav
 
 
 def nodes(*ids: str) -> Ranking:

@@ -19,9 +19,7 @@ from kbnav.evaluation.runner import System, agent_system
 from kbnav.evaluation.scoring import normalised, score_run
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Settings
-from tests.agents.parts import NumbersKB
-from tests.agents.walkers import Script, walker
-from tests.apps.parts import Cli
+from tests.agents.parts import NumbersKB, Script, walker
 from tests.evaluation.parts import table
 from tests.knowledge.wikidata.serving import Answer, Served, in_turn, serving
 
@@ -316,10 +314,10 @@ def test_topics_are_twenty_at_most_drawn_with_the_seed(mini_kb):
         ("tog", "topics=gold-results", "entities of the gold answer"),
     ],
 )
-def test_ask_has_no_gold_answer_to_give(mini_home, monkeypatch, capsys, system, option, what):
+def test_ask_has_no_gold_answer_to_give(mini_home, monkeypatch, kbnav, system, option, what):
     monkeypatch.setenv("KBNAV_HOME", str(mini_home))
     monkeypatch.setenv("OPENAI_API_KEY", "test")
-    code, _, error = Cli(monkeypatch, capsys)("ask", "--model", "gpt-4o", "--system", system, "--set", option, "Who?")
+    code, _, error = kbnav("ask", "--model", "gpt-4o", "--system", system, "--set", option, "Who?")
     assert (code, f"{system} is given {what} by kbnav eval alone" in " ".join(error.split())) == (2, True)
 
 
@@ -338,7 +336,7 @@ def test_labels_are_compared_without_what_a_writer_may_vary(text, same):
     assert normalised(text) == normalised(same)
 
 
-def test_words_are_scored_by_labels_that_are_kept_with_the_run(run, tmp_path, monkeypatch, capsys, mini_home):
+def test_words_are_scored_by_labels_that_are_kept_with_the_run(run, tmp_path, monkeypatch, kbnav, mini_home):
     said = {"elements": "- Radium\n- The Polonium!", "number": "- 74", "Is": "- true"}
 
     def model(prompt: str, purpose: str, **_: object) -> tuple[str, Usage]:
@@ -350,7 +348,7 @@ def test_words_are_scored_by_labels_that_are_kept_with_the_run(run, tmp_path, mo
     by_id = {one.id: one.values["em"] for one in score_run(saved).questions}
     assert by_id == {"curie": 0, "number": 0, "is": 0}
     monkeypatch.setenv("KBNAV_HOME", str(mini_home))
-    kbnav, line = Cli(monkeypatch, capsys), ("eval", "score", str(tmp_path / "run"), "--by", "labels")
+    line = ("eval", "score", str(tmp_path / "run"), "--by", "labels")
     shown = kbnav(*line)[1]
     assert "by labels: English labels are compared" in shown
     monkeypatch.setenv("KBNAV_KB", "no-such")

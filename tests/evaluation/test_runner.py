@@ -22,7 +22,6 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.retrieval.base import RetrievalOptions, candidate_ranges
 from kbnav.settings.model import Settings
-from tests.apps.parts import Cli
 from tests.evaluation.parts import Script, info_of, table
 
 ASKED = {f"q{number}": f"question {number}?" for number in range(12)}
@@ -246,9 +245,8 @@ def test_a_run_is_scored_as_starks_code_does(demo_run, demo_home):
     assert (scores.mode, scores.cut, len(scores.notes())) == ("stark-compat", 0, 1)
 
 
-def test_the_commands_say_how_rankings_were_scored(demo_run, demo_home, monkeypatch, capsys):
+def test_the_commands_say_how_rankings_were_scored(demo_run, demo_home, monkeypatch, kbnav):
     folder, _ = demo_run
-    kbnav = Cli(monkeypatch, capsys)
     monkeypatch.setenv("KBNAV_HOME", str(demo_home))
     out = kbnav("eval", "score", str(folder), "--stark-compat")[1]
     assert "mrr        25.45" in out

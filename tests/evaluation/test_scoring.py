@@ -1,8 +1,11 @@
 """Metrics, intervals, tests, scores and comparisons, on numbers worked out by hand and published recordings."""
 
+import gzip
 import json
 import math
+from collections import Counter
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,10 +22,9 @@ from kbnav.evaluation.metrics.statistics import (
     minimum_detectable_effect,
     paired_test,
 )
-from kbnav.evaluation.metrics.tables import text2sparql_scores
+from kbnav.evaluation.metrics.tables import RowMajor, row_major, text2sparql_scores
 from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.scoring import compare_runs, score_run
-from tests.apps.parts import Cli
 from tests.evaluation.parts import saved_folder, table
 from tests.knowledge.endpoint.conftest import COMPANY
 from tests.knowledge.endpoint.served import serving
@@ -62,11 +64,11 @@ def test_rankings_are_scored_by_rank(tmp_path):
     assert scores.all.text2sparql == {}
 
 
-def test_rankings_are_scored_by_further_metrics_and_written_for_trec_eval(tmp_path, monkeypatch, capsys):
+def test_rankings_are_scored_by_further_metrics_and_written_for_trec_eval(tmp_path, kbnav):
     answers = {"a": Ranking((Ranked("9", 2.0), Ranked("7", 1.0))), "b": None}
     folder = saved_folder(tmp_path / "r", {"a": ("7",), "b": ("1 x",)}, answers)
     asked = ("--metric", "nDCG@10,recall@3", "--metric", "MAP", "--trec", str(tmp_path / "a.run"), "--json")
-    out = Cli(monkeypatch, capsys).out("eval", "score", str(folder), *asked)
+    out = kbnav.out("eval", "score", str(folder), *asked)
     means = json.loads(out)["all"]["values"]
     told = [means[one] for one in ("ndcg@10", "recall@3", "map")]
     assert told == [pytest.approx(0.63093 / 2, abs=1e-5), 0.5, 0.25]
@@ -75,34 +77,36 @@ def test_rankings_are_scored_by_further_metrics_and_written_for_trec_eval(tmp_pa
     assert (tmp_path / "a.run.qrels").read_text() == "a 0 7 1\nb 0 1%20x 1\n"
 
 
-def test_a_trec_run_made_elsewhere_is_scored_by_its_qrels(tmp_path, monkeypatch, capsys):
+def test_a_trec_run_made_elsewhere_is_scored_by_its_qrels(tmp_path, kbnav):
     (tmp_path / "gold.qrels").write_text("q1 0 a 1\nq1 0 b 2\nq1 0 c 0\nq2 0 x%20y 1\nq3 0 d 1\n")
     # The ranks of the second column from the end say otherwise: trec_eval sorts by score.
     (tmp_path / "other.run").write_text(
         "q1 Q0 c 1 0.2 bm25\nq1 Q0 a 2 0.9 bm25\nq2 Q0 z 1 3 bm25\nq2 Q0 x%20y 2 2 bm25\n"
     )
-    cli, out = Cli(monkeypatch, capsys), str(tmp_path / "r")
-    cli.out("eval", "import", str(tmp_path / "other.run"), str(tmp_path / "gold.qrels"), "--out", out)
-    printed = cli.out("eval", "score", out, "--metric", "map", "--trec", str(tmp_path / "back.run"), "--json")
+    out = str(tmp_path / "r")
+    kbnav.out("eval", "import", str(tmp_path / "other.run"), str(tmp_path / "gold.qrels"), "--out", out)
+    printed = kbnav.out("eval", "score", out, "--metric", "map", "--trec", str(tmp_path / "back.run"), "--json")
     means = json.loads(printed)["all"]["values"]
     assert means["map"] == pytest.approx((1 / 2 + 1 / 2 + 0) / 3)
     assert (means["hit@1"], means["mrr"]) == (pytest.approx(1 / 3), pytest.approx((1 + 1 / 2) / 3))
     assert (tmp_path / "back.run.qrels").read_text() == "q1 0 b 1\nq1 0 a 1\nq2 0 x%20y 1\nq3 0 d 1\n"
     back = ("eval", "import", str(tmp_path / "back.run"), str(tmp_path / "back.run.qrels"), "--out", f"{out}1")
-    assert json.loads(cli.out(*back, "--json"))["dataset"] == "back.run"
-    found = json.loads(cli.out("eval", "compare", out, f"{out}1", "--json"))
+    assert json.loads(kbnav.out(*back, "--json"))["dataset"] == "back.run"
+    found = json.loads(kbnav.out("eval", "compare", out, f"{out}1", "--json"))
     assert {one["test"]["difference"]["mean"] for one in found["metrics"]} == {0.0}
-    assert len(cli.out("eval", "report", out, f"{out}1").splitlines()) == 4  # one table
-    code, _, error = cli("eval", "score", out, "--stark-compat")
+    assert len(kbnav.out("eval", "report", out, f"{out}1").splitlines()) == 4  # one table
+    code, _, error = kbnav("eval", "score", out, "--stark-compat")
     assert (code, "name the SKB by --kb" in error) == (2, True)
     (tmp_path / "bad.run").write_text("q1 Q0 a 1 high bm25\n")
-    code, _, error = cli("eval", "import", str(tmp_path / "bad.run"), str(tmp_path / "gold.qrels"), "--out", f"{out}2")
+    code, _, error = kbnav(
+        "eval", "import", str(tmp_path / "bad.run"), str(tmp_path / "gold.qrels"), "--out", f"{out}2"
+    )
     assert code == 2
     assert "no line of a TREC run" in error
 
 
 def test_predictions_that_do_not_fit_are_named_and_the_knowledge_base_is_kept(
-    tmp_path, monkeypatch, capsys, caplog, mini_home, demo_home
+    tmp_path, monkeypatch, kbnav, caplog, mini_home, demo_home
 ):
     gold = [{"id": "a", "question": "a", "nodes": ["material:hartsworth-spruce"]}]
     gold += [{"id": "b", "question": "b", "nodes": ["ship:heron"]}, {"id": "c", "question": "c", "nodes": ["x"]}]
@@ -113,22 +117,22 @@ def test_predictions_that_do_not_fit_are_named_and_the_knowledge_base_is_kept(
     for name, records in lines.items():
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, records)))
     monkeypatch.chdir(tmp_path)
-    cli, ranked = Cli(monkeypatch, capsys), ("eval", "import", "found.jsonl", "gold.jsonl")
+    ranked = ("eval", "import", "found.jsonl", "gold.jsonl")
     monkeypatch.setenv("KBNAV_HOME", str(demo_home))
-    assert "3 questions of gold, 2 without a prediction" in cli.out(*ranked, "--kb", "demo", "--out", "r")
+    assert "3 questions of gold, 2 without a prediction" in kbnav.out(*ranked, "--kb", "demo", "--out", "r")
     told = " ".join(caplog.messages)
     assert "1 of 3 predictions are of questions that gold does not have, the first is 'z'" in told
     assert "1 of 2 nodes are not in demo, the first is 'no:node'" in told
-    assert json.loads(cli.out("eval", "score", "r", "--json"))["all"]["values"]["mrr"] == pytest.approx(1 / 6)
+    assert json.loads(kbnav.out("eval", "score", "r", "--json"))["all"]["values"]["mrr"] == pytest.approx(1 / 6)
     (tmp_path / "other.run").write_text("b Q0 heron 1 2.5 t\n")
-    cli.out("eval", "import", "other.run", "gold.jsonl", "--out", "none")
+    kbnav.out("eval", "import", "other.run", "gold.jsonl", "--out", "none")
     assert "no node of the predictions, such as 'heron', is a gold answer" in caplog.messages[-1]
     (tmp_path / "found.jsonl").write_text(json.dumps({"id": "z", "nodes": ["ship:heron"]}))
-    assert "gold has no question 'z'" in cli(*ranked, "--out", "s")[2]
+    assert "gold has no question 'z'" in kbnav(*ranked, "--out", "s")[2]
     monkeypatch.setenv("KBNAV_HOME", str(mini_home))
-    cli.out("eval", "import", "names.jsonl", "who.jsonl", "--kb", "mini", "--out", "n")
+    kbnav.out("eval", "import", "names.jsonl", "who.jsonl", "--kb", "mini", "--out", "n")
     monkeypatch.setenv("KBNAV_KB", "nowhere")
-    assert json.loads(cli.out("eval", "score", "n", "--by", "labels", "--json"))["all"]["values"]["em"] == 1
+    assert json.loads(kbnav.out("eval", "score", "n", "--by", "labels", "--json"))["all"]["values"]["em"] == 1
 
 
 def test_two_runs_are_compared_over_the_questions_that_both_attempted(tmp_path):
@@ -145,10 +149,10 @@ def test_two_runs_are_compared_over_the_questions_that_both_attempted(tmp_path):
 
 
 @pytest.mark.parametrize(("differ", "shown"), [(13, "p = 0.0002"), (20, "p ≤ 0.0001")])  # 2/8192; the floor
-def test_a_p_at_the_floor_of_the_exchanges_is_shown_as_a_bound(tmp_path, monkeypatch, capsys, differ, shown):
+def test_a_p_at_the_floor_of_the_exchanges_is_shown_as_a_bound(tmp_path, kbnav, differ, shown):
     gold = {str(number): table("Q1") for number in range(differ)}
     runs = [str(saved_folder(tmp_path / one, gold, dict.fromkeys(gold, table(one)))) for one in ("Q1", "Q2")]
-    assert shown in Cli(monkeypatch, capsys).out("eval", "compare", *runs)
+    assert shown in kbnav.out("eval", "compare", *runs)
 
 
 _XSD, _WKT = "http://www.w3.org/2001/XMLSchema#", "http://www.opengis.net/ont/geosparql#wktLiteral"
@@ -169,17 +173,15 @@ _XSD, _WKT = "http://www.w3.org/2001/XMLSchema#", "http://www.opengis.net/ont/ge
         ("Point(51.9 8)", ("Point(8 51.9)", _WKT), 0),
     ],
 )
-def test_a_plain_value_is_the_golds_and_names_for_ids_are_warned_of(
-    tmp_path, monkeypatch, capsys, caplog, given, gold, right
-):
+def test_a_plain_value_is_the_golds_and_names_for_ids_are_warned_of(tmp_path, kbnav, caplog, given, gold, right):
     literal = AnswerTable(("n",), ((Term("literal", *gold),),)).bindings()
     both = [{"id": "x", "question": "x", "answers": literal}, {"id": "y", "question": "y", "answers": ["Q1"]}]
     (tmp_path / "gold.jsonl").write_text("\n".join(map(json.dumps, both)))
     (tmp_path / "a.json").write_text(json.dumps([{"id": "x", "answers": [given]}, {"id": "y", "answers": ["Ann"]}]))
-    cli, files = Cli(monkeypatch, capsys), [str(tmp_path / name) for name in ("a.json", "gold.jsonl", "out")]
-    cli.out("eval", "import", *files[:2], "--out", files[2])
+    files = [str(tmp_path / name) for name in ("a.json", "gold.jsonl", "out")]
+    kbnav.out("eval", "import", *files[:2], "--out", files[2])
     assert caplog.messages[-1].endswith("the first is y")
-    scores = json.loads(cli.out("eval", "score", files[2], "--json"))
+    scores = json.loads(kbnav.out("eval", "score", files[2], "--json"))
     assert ([one["values"]["em"] for one in scores["questions"]], scores["named"]) == ([right, 0], 1)
 
 
@@ -271,12 +273,12 @@ def test_a_gold_answer_without_rows_does_not_count():
     assert text2sparql_scores([]).f1 == 0
 
 
-def test_an_endpoint_is_evaluated_and_the_challenges_scores_stand_beside(tmp_path, monkeypatch, capsys):
+def test_an_endpoint_is_evaluated_and_the_challenges_scores_stand_beside(tmp_path, monkeypatch, kbnav):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "questions.yml").write_text(QUESTIONS)
     with serving(COMPANY) as served:
         options = ["--kb", served.url, "--model", "offline", "--out", "runs/a"]
-        code, out, error = Cli(monkeypatch, capsys)("eval", "run", "text2sparql:questions.yml", *options)
+        code, out, error = kbnav("eval", "run", "text2sparql:questions.yml", *options)
     assert code == 0, error
     assert "f1         50.00   95 % interval" in out
     assert "TEXT2SPARQL P 50.00, R 50.00, F1 50.00, F1 with nDCG where order counts 50.00" in out
@@ -368,3 +370,143 @@ def test_small_sets_may_detect_nothing():
     assert minimum_detectable_effect(20, 0.1) is None
     with pytest.raises(UsageError, match="effect <= disagreement"):
         mcnemar_power(0.3, 0.2, 100)
+
+
+def uri(value: object) -> dict[str, str]:
+    return {"type": "uri", "value": str(value)}
+
+
+def bindings(*row_lists: tuple) -> list[dict[str, dict[str, str]]]:
+    """Rows of values; None leaves a cell unbound."""
+    return [{f"c{k}": uri(value) for k, value in enumerate(row) if value is not None} for row in row_lists]
+
+
+@pytest.fixture(scope="module")
+def runs(shared_data: Path) -> list[dict]:
+    return json.loads(gzip.decompress((shared_data / "spinach-qald10-runs" / "predictions.json.gz").read_bytes()))
+
+
+def test_the_published_runs_get_their_published_scores(runs):
+    scores = [row_major(run["predicted_answer_tuple"], run["gold_answer_tuple"]) for run in runs]
+    assert len(scores) == 387
+    for score, run in zip(scores, runs, strict=True):
+        assert score.f1 == pytest.approx(float(run["f1"]), abs=1e-12), run["question"]
+    assert 100 * np.mean([score.f1 for score in scores]) == pytest.approx(69.54, abs=0.005)
+    assert 100 * np.mean([score.em for score in scores]) == pytest.approx(63.05, abs=0.005)
+
+
+cells = st.integers(0, 5)
+row_lists = st.lists(st.tuples(cells, cells, cells | st.none()), max_size=9)
+
+
+def dense(predicted: list, gold: list, per_match: float = 0.0) -> tuple[float, int]:
+    """Total recall and number of pairs of a dense assignment over every pair of row_lists."""
+    from scipy.optimize import linear_sum_assignment
+
+    def values(row: dict) -> Counter:
+        return Counter(cell["value"] for cell in row.values())
+
+    recall = np.array([[(values(p) & values(g)).total() / len(g) for g in gold] for p in predicted])
+    recall = recall.reshape(len(predicted), len(gold))
+    chosen = recall[linear_sum_assignment(recall + per_match * (recall > 0), maximize=True)]
+    return float(chosen.sum()), int((chosen > 0).sum())
+
+
+@given(row_lists, row_lists)
+def test_random_tables_score_as_a_dense_assignment_of_fewest_pairs(predicted_rows, gold_rows):
+    predicted, gold = bindings(*predicted_rows), bindings(*gold_rows)
+    score = row_major(predicted, gold)
+    tp, matched = dense(predicted, gold, per_match=-1e-5)
+    assert score.tp == pytest.approx(dense(predicted, gold)[0], abs=1e-9)
+    assert score.matched == matched
+    total = 2 * tp + (len(predicted) - matched) + (len(gold) - tp)
+    assert score.f1 == pytest.approx(2 * tp / total if total else 1.0, abs=1e-9)
+
+
+@given(st.lists(st.tuples(cells), max_size=9), st.lists(st.tuples(cells), max_size=9))
+def test_with_one_column_it_is_the_usual_f1_of_bags(predicted_rows, gold_rows):
+    common = (Counter(predicted_rows) & Counter(gold_rows)).total()
+    total = len(predicted_rows) + len(gold_rows)
+    score = row_major(bindings(*predicted_rows), bindings(*gold_rows))
+    assert score.f1 == pytest.approx(2 * common / total if total else 1.0, abs=1e-12)
+    assert score.em == (Counter(predicted_rows) == Counter(gold_rows))
+
+
+def test_extra_columns_are_free_and_gold_labels_do_not_count():
+    gold = [{"item": uri(1), "itemLabel": uri("one"), "itemDescription": uri("first")}]
+    assert row_major([{"other": uri(9), "x": uri(1)}], gold).em == 1
+    assert row_major([{"x": uri("one")}], gold).f1 == 0
+    assert row_major([{"itemLabel": uri(1)}], gold).f1 == 1
+    labels_only = row_major([{"itemLabel": uri("one")}], [{"itemLabel": uri("one")}])
+    assert (labels_only.f1, labels_only.fn, labels_only.fp) == (0, 1, 1)
+
+
+XSD = "http://www.w3.org/2001/XMLSchema#"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        ({"type": "uri", "value": "1"}, {"type": "literal", "value": "1"}, False),
+        ({"type": "literal", "value": "1", "datatype": XSD + "integer"}, {"type": "literal", "value": "1"}, False),
+        (
+            {"type": "typed-literal", "value": "1", "datatype": XSD + "integer"},
+            {"type": "literal", "value": "1", "datatype": XSD + "integer"},
+            True,
+        ),
+        ({"type": "literal", "value": "1", "datatype": XSD + "string"}, {"type": "literal", "value": "1"}, True),
+        ({"type": "literal", "value": "a", "xml:lang": "en"}, {"type": "literal", "value": "a"}, False),
+        (
+            {"type": "literal", "value": "a", "xml:lang": "zh-Hans"},
+            {"type": "literal", "value": "a", "xml:lang": "zh-hans"},
+            True,
+        ),
+    ],
+)
+def test_cells_compare_by_type_value_datatype_and_language(one, other, equal):
+    assert row_major([{"a": one}], [{"b": other}]).em == row_major([{"a": other}], [{"b": one}]).em == equal
+
+
+def test_booleans_missing_predictions_and_empty_tables():
+    some = bindings(("a",))
+    assert row_major(True, True) == RowMajor(1.0, 1.0, 1.0, 0.0, 0.0, 1, 1, 1)
+    assert row_major(False, False).f1 == row_major(AnswerTable(boolean=False), False).f1 == 1
+    assert row_major(True, False) == RowMajor(0.0, 0.0, 0.0, 1.0, 1.0, 0, 1, 1)
+    assert row_major(some, True).f1 == row_major(True, some).f1 == row_major([], False).f1 == 0
+    assert row_major(None, some) == RowMajor(0.0, 0.0, 0.0, 0.0, 1.0, 0, 0, 1)
+    assert row_major(None, []).f1 == row_major(None, False).f1 == 0
+    assert row_major([], []).em == 1
+    assert row_major([], some).f1 == row_major(some, []).f1 == 0
+    assert row_major(AnswerTable(), AnswerTable(("x",))).f1 == 1
+
+
+def test_a_value_that_a_row_has_twice_must_be_found_twice():
+    assert row_major(bindings(("a", "b")), bindings(("a", "a"))).tp == 0.5
+    assert row_major(bindings(("a", "a")), bindings(("a", "b"))).tp == 0.5
+    assert row_major(bindings(("a", "b", "a")), bindings(("a", "a"))).em == 1
+
+
+def random_rows(seed: int, count: int, *values: int) -> list[tuple]:
+    """Rows whose columns have that many different values; one cell in eight of the last column is unbound."""
+    random = np.random.default_rng(seed)
+    columns = [[f"{k}/{value}" for value in random.integers(0, n, count)] for k, n in enumerate(values)]
+    last = [None if random.random() < 1 / 8 else value for value in columns[-1]]
+    return list(zip(*columns[:-1], last, strict=True))
+
+
+@pytest.mark.parametrize("values", [(60, 60, 60), (400, 20, 30), (50, 3, 1), (90, 1, 90), (7, 5, 3)])
+@pytest.mark.parametrize("rows_predicted", [90, 120, 150])
+def test_larger_tables_sparse_and_dense_score_as_a_dense_assignment(values, rows_predicted):
+    predicted, gold = bindings(*random_rows(1, rows_predicted, *values)), bindings(*random_rows(2, 120, *values))
+    score = row_major(predicted, gold)
+    tp, matched = dense(predicted, gold, per_match=-1e-6)
+    assert (score.tp, score.matched) == (pytest.approx(tp, abs=1e-9), matched)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_table_repeated_thousands_of_times_has_as_many_times_the_recall(seed):
+    """Every kind of row has then thousands of row_lists, too many to be matched one by one."""
+    predicted, gold = bindings(*random_rows(seed, 12, 3, 3, 3)), bindings(*random_rows(seed + 10, 12, 3, 3, 3))
+    once, often = row_major(predicted, gold), row_major(predicted * 1500, gold * 1500)
+    assert (often.tp, often.matched) == (pytest.approx(1500 * once.tp), 1500 * once.matched)
+    assert often.f1 == pytest.approx(once.f1)

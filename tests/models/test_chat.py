@@ -216,7 +216,7 @@ def asked(url: str, *, braked: bool, timeout: float = 5.0) -> str:
 @pytest.mark.parametrize("first", [HEAD, HEAD[:20]], ids=["body", "headers"])
 def test_a_reply_that_drips_ends_with_the_time_for_a_whole_one(first, braked):
     began = time.monotonic()
-    with dripping(first) as url, pytest.raises(ServiceError, match="the model did not answer in time"):
+    with dripping(first) as url, pytest.raises(ServiceError, match="did not answer in time; the setting model_timeout"):
         asked(f"{url}/v1", braked=braked, timeout=0.4)
     assert time.monotonic() - began < 30  # it would never end
 
@@ -643,7 +643,7 @@ WITH_LINKS = [
         ("Who is it?", []),
     ],
 )
-def test_names_are_in_quotes_or_capitals_or_else_all_words(query: str, expected: list[str]):
+def test_names_are_in_quotes_or_capitals_or_else_all_words(query, expected):
     assert names(query) == expected
 
 
@@ -656,6 +656,6 @@ def test_a_document_is_made_of_the_sentences_that_share_words():
     ("document", "score"),
     [("Lark, a guitar with a letter", 0.5), ("Letters by Ann Reed on guitars", 1.0), ("A boat", 0.0), ("", 0.0)],
 )
-def test_a_judgement_is_the_share_of_the_querys_words(document: str, score: float):
+def test_a_judgement_is_the_share_of_the_querys_words(document, score):
     reply = answer(render("rerank/score.md", query=QUERY, document=document, directed=True))
     assert parse_score(reply) == score

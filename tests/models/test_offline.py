@@ -64,7 +64,7 @@ def runs(agent: Agent) -> dict[str, Run]:
     return done
 
 
-def test_it_answers_most_of_the_mini_mirrors_questions(runs: dict[str, Run]) -> None:
+def test_it_answers_most_of_the_mini_mirrors_questions(runs):
     right = {question["id"] for question in QUESTIONS if found(runs[question["id"]]) == wanted(question)}
     assert right >= MUST
     assert len(right) >= MEASURED
@@ -84,9 +84,7 @@ def test_it_answers_most_of_the_mini_mirrors_questions(runs: dict[str, Run]) -> 
         ("Who discovered polonium?", "Which elements did he discover?", ["Q1128", "Q979"]),  # the man of the two
     ],
 )
-def test_follow_ups_take_what_they_leave_out_from_the_turn_before(
-    agent: Agent, first: str, then: str, answer: list[str]
-) -> None:
+def test_follow_ups_take_what_they_leave_out_from_the_turn_before(agent, first, then, answer):
     before = [asked(agent, first), asked(agent, "What is the xyzzy of foo?")]  # a turn that failed is passed over
     assert found(asked(agent, then, *before)) == answer
 
@@ -101,17 +99,17 @@ def test_follow_ups_take_what_they_leave_out_from_the_turn_before(
         ("Where was Marie Curie born?", "Who discovered gold?", "no statement here"),
     ],
 )
-def test_a_follow_up_of_which_nothing_is_known_is_declined(agent: Agent, first: str, then: str, told: str) -> None:
+def test_a_follow_up_of_which_nothing_is_known_is_declined(agent, first, then, told):
     outcome = asked(agent, then, asked(agent, first)).outcome
     assert (outcome.status, told in outcome.note) == ("no answer", True)
 
 
-def test_where_is_no_person_and_who_is_no_place(agent: Agent) -> None:
+def test_where_is_no_person_and_who_is_no_place(agent):
     assert "Q7186" not in (found(asked(agent, "where is Warsaw")) or [])  # who was born there
     assert found(asked(agent, "who discoverd oxigen")) != ["Q34"]  # Sweden is the location of discovery
 
 
-def test_a_name_of_an_earlier_question_is_meant_only_where_the_new_one_points_back(agent: Agent) -> None:
+def test_a_name_of_an_earlier_question_is_meant_only_where_the_new_one_points_back(agent):
     before = asked(agent, "Where was Marie Curie born?")
     assert found(asked(agent, "Who was born there?", before)) != ["Q270"]  # who is born in Warsaw is not Warsaw
     assert found(asked(agent, "And Pierre Curie?", before)) == ["Q90"]
@@ -121,14 +119,14 @@ def test_a_name_of_an_earlier_question_is_meant_only_where_the_new_one_points_ba
 
 
 @pytest.mark.parametrize("question", ["?", "qwxz", "Who?", "Why is the sky blue", "🜍", "\u202eabc", "من", "的"])
-def test_questions_it_can_make_nothing_of_end_soon_and_without_an_answer(agent: Agent, question: str) -> None:
+def test_questions_it_can_make_nothing_of_end_soon_and_without_an_answer(agent, question):
     run = asked(agent, question)
     assert run.outcome.status == "no answer"
     assert len(run.steps) <= 14
 
 
 @given(st.text(max_size=200), st.sampled_from(["en", "de", "fr", "es", "ru", "zh", "ar", "tr", ""]))
-def test_any_text_can_be_taken_apart(text: str, language: str) -> None:
+def test_any_text_can_be_taken_apart(text, language):
     question = read_question(text, language)
     assert all(phrase.text.strip() for phrase in question.phrases)
     assert len(question.phrases) == len(set(question.phrases))
@@ -164,7 +162,7 @@ def reading(agent: Agent, question: str) -> tuple[Outcome, Understood]:
     return outcome, outcome.understood
 
 
-def test_an_answer_names_the_words_that_are_no_part_of_its_query(agent: Agent):
+def test_an_answer_names_the_words_that_are_no_part_of_its_query(agent):
     plural = "Welche Elemente wurden von Humphry Davy entdeckt?"
     when = "Who discovered oxygen and when?"
     for question, unused in ((plural, ()), ("Which gas did Marie Curie discover?", ("gas",)), (when, ("when",))):
@@ -181,25 +179,25 @@ def test_an_answer_names_the_words_that_are_no_part_of_its_query(agent: Agent):
         ("目前究竟著名的玛丽·居里的出生地到底是什么？", "华沙"),
     ],
 )
-def test_words_that_say_little_are_no_reason_to_refuse_in_five_languages(agent: Agent, question: str, answer: str):
+def test_words_that_say_little_are_no_reason_to_refuse_in_five_languages(agent, question, answer):
     assert ask(agent, question).outcome.text == answer
 
 
-def test_a_misspelled_name_is_offered_as_it_is_written(agent: Agent):
+def test_a_misspelled_name_is_offered_as_it_is_written(agent):
     outcome, understood = reading(agent, "Who discovered polonum?")
     assert outcome.status == "no answer"
     assert understood.unused == ("polonum",)
     assert understood.instead == ("Who discovered polonium?",)
 
 
-def test_a_no_because_of_what_has_ended_is_no_absence_and_its_statement_is_the_evidence(agent: Agent):
+def test_a_no_because_of_what_has_ended_is_no_absence_and_its_statement_is_the_evidence(agent):
     run = ask(agent, "Is Saint Petersburg the capital of Russia?")
     (found,) = run_evidence(agent.kb, run).rows[0]
     ended = [link.value.value[:4] for link in found.qualifiers if link.property == "P582"]
     assert (run.outcome.absence, run_evidence(agent.kb, run).absent, ended) == (None, (), ["1918"])
 
 
-def test_what_a_name_stands_for_can_be_said(agent: Agent):
+def test_what_a_name_stands_for_can_be_said(agent):
     assert ask(agent, "Who discovered polonium? (polonium: Q1128)").outcome.query == (
         "SELECT DISTINCT ?answer WHERE { wd:Q1128 wdt:P61 ?answer . }"
     )
@@ -240,7 +238,7 @@ UNUSED = [
 
 
 @pytest.mark.parametrize(("question", "words"), UNUSED)
-def test_what_no_query_stands_for_is_declined_and_named(agent: Agent, question: str, words: list[str]):
+def test_what_no_query_stands_for_is_declined_and_named(agent, question, words):
     outcome, understood = reading(agent, question)
     assert (outcome.status, outcome.table, outcome.absence, understood.instead) == ("no answer", None, None, ())
     assert set(words) <= set(understood.unused)
@@ -252,14 +250,14 @@ def test_what_no_query_stands_for_is_declined_and_named(agent: Agent, question: 
     ("question", "date"),
     [("When was titanium discovered?", "1825"), ("When did Martin Heinrich Klaproth die?", "1817-01-01")],
 )
-def test_a_first_of_january_is_a_day_only_where_that_is_stated(agent: Agent, question: str, date: str):
+def test_a_first_of_january_is_a_day_only_where_that_is_stated(agent, question, date):
     run, out = ask(agent, question), io.StringIO()
     print_answer(Console(file=out), run, "")
     assert (run.outcome.text, answer_csv(run.outcome)) == (date, f"\ufeffanswer\r\n{date[:4]}-01-01T00:00:00Z\r\n")
     assert re.search(rf"[|│] {date} +[|│]", out.getvalue())
 
 
-def test_countries_are_all_that_a_class_below_it_has(agent: Agent):
+def test_countries_are_all_that_a_class_below_it_has(agent):
     for question in ("Which countries are in Europe?", "Welche Länder liegen in Europa?"):
         assert len(ask(agent, question).outcome.table or ()) == 10
     assert found(asked(agent, "Wie viele Länder gibt es in Europa?")) == ["10"]
@@ -276,7 +274,7 @@ def test_countries_are_all_that_a_class_below_it_has(agent: Agent):
         ("Which universities are in France?", [("class", "1 / 3")]),
     ],
 )
-def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agent: Agent, question: str, doubt: list):
+def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agent, question, doubt):
     outcome = ask(agent, question).outcome
     assert (outcome.status, [(one.kind, one.about) for one in outcome.doubts]) == ("answered", doubt)
     assert not any(about and about in one.text for _, about in doubt for one in outcome.doubts)
@@ -326,5 +324,5 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
         ("Ist Paris die Hauptstadt von Deutschland?", "✗ (keine solche Aussage hier; Hauptstadt: Berlin)"),
     ],
 )
-def test_a_bare_value_is_told_with_what_it_is(agent: Agent, question: str, said: str):
+def test_a_bare_value_is_told_with_what_it_is(agent, question, said):
     assert ask(agent, question).outcome.text == said

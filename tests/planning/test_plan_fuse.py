@@ -187,7 +187,7 @@ def test_the_weights_follow_the_confidence_of_the_plan():
 
 
 @pytest.mark.slow
-def test_the_command_trains_and_says_what_is_wrong(market, tmp_path, monkeypatch, capsys):
+def test_the_command_trains_and_says_what_is_wrong(market, tmp_path, kbnav):
     def write(name: str, questions: list[LabelledQuestion]) -> str:
         lines = [
             json.dumps({"id": f"{name}{n}", "question": one.text, "nodes": one.answers})
@@ -199,20 +199,21 @@ def test_the_command_trains_and_says_what_is_wrong(market, tmp_path, monkeypatch
     learned, judged = write("learned", market.questions(12, 0)), write("judged", market.questions(6, 0))
     foreign = write("foreign", [LabelledQuestion("who?", ["nobody"])])
     kb, out = str(market.skb.place), str(tmp_path / "out")
-    cli = Cli(monkeypatch, capsys)
-    said = cli.out("train", "fuse", "--kb", kb, "--dataset", learned, "--validation", judged, "--out", out)
+    said = kbnav.out("train", "fuse", "--kb", kb, "--dataset", learned, "--validation", judged, "--out", out)
     assert "learned from 12 questions" in said
-    code, _, error = cli("train", "fuse", "--kb", kb, "--dataset", learned, "--validation", judged, "--out", out)
+    code, _, error = kbnav("train", "fuse", "--kb", kb, "--dataset", learned, "--validation", judged, "--out", out)
     assert (code, "holds something trained already" in error) == (2, True)
-    code, _, error = cli("train", "fuse", "--kb", kb, "--dataset", foreign, "--validation", judged, "--out", out + "2")
+    code, _, error = kbnav(
+        "train", "fuse", "--kb", kb, "--dataset", foreign, "--validation", judged, "--out", out + "2"
+    )
     assert (code, "no question of" in error) == (2, True)
     assert not Path(out + "2").exists()
-    said = cli.out(
+    said = kbnav.out(
         "retrieve", "--system", "plan-fuse", "--kb", kb, "--set", f"trained={out}", "things that Anna Holm sells"
     )
 
 
-def test_questions_that_it_has_seen_are_refused(market: Market, folder: Path, trained: Any):
+def test_questions_that_it_has_seen_are_refused(market, folder, trained):
     fused = system(market, folder)
     with pytest.raises(UsageError, match="1 of the questions were used to train or choose plan-fuse"):
         refuse_seen(fused, [("other id", trained[1][0].text.upper())])
@@ -241,9 +242,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def kbnav(files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+def kbnav(files: Path, monkeypatch: pytest.MonkeyPatch, kbnav: Cli) -> Cli:
     monkeypatch.chdir(files)
-    return Cli(monkeypatch, capsys)
+    return kbnav
 
 
 def judged(kb: str, questions: str, trained: str) -> dict[bool, Judged]:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ from kbnav.planning.paths import (
     TEXT,
     TEXT_PATH,
     Hop,
-    PathSchema,
     Plan,
     PlannedPath,
     RelationPath,
@@ -50,12 +48,12 @@ relations = st.text(
 
 
 @given(st.lists(st.builds(Hop, relations, st.sampled_from(["out", "in"])), max_size=3).map(tuple))
-def test_a_path_is_read_as_it_was_written(path: tuple[Hop, ...]) -> None:
+def test_a_path_is_read_as_it_was_written(path):
     assert parse_paths(path_text(path)) == [path]
 
 
 @given(st.lists(st.sampled_from(["<PATH>", "</PATH>", "<SEP>", "<path", "^", "text", "a", "->", "\n", " ", "<", ">"])))
-def test_no_reply_is_too_odd_to_read(parts: list[str]) -> None:
+def test_no_reply_is_too_odd_to_read(parts):
     for path in parse_paths("".join(parts)):
         assert all(hop.relation.strip() == hop.relation for hop in path)
 
@@ -72,7 +70,7 @@ def test_no_reply_is_too_odd_to_read(parts: list[str]) -> None:
         ("I would follow a, then b.", []),
     ],
 )
-def test_replies_of_models(reply: str, expected: list[str]) -> None:
+def test_replies_of_models(reply, expected):
     assert parse_paths(reply) == [hops(text) for text in expected]
 
 
@@ -92,22 +90,20 @@ def test_replies_of_models(reply: str, expected: list[str]) -> None:
         ("", "drug", "", ""),
     ],
 )
-def test_a_path_is_mended_or_dropped(
-    schema: PathSchema, proposed: str, starts: str, expected: str | None, note: str
-) -> None:
+def test_a_path_is_mended_or_dropped(schema, proposed, starts, expected, note):
     path = tuple(Hop("part of") for _ in [0]) if proposed == "part of" else hops(proposed)
     plan = checked([(path, 1.0)], schema, starts.split())
     assert [one.hops for one in plan.paths] == ([] if expected is None else [hops(expected)])
     assert [text.replace(" / ", " ") for text in plan.notes] == ([note.replace(" / ", " ")] if note else [])
 
 
-def test_hubs_are_bounded(clinic: SKB) -> None:
+def test_hubs_are_bounded(clinic):
     path = PlannedPath(hops("associated"), 1.0)
     assert [clinic.id(number) for number in reached(clinic, path, ["x1"]).tolist()] == ["g1", "g2"]
     assert [clinic.id(number) for number in reached(clinic, path, ["x1"], limit=1).tolist()] == ["g1"]
 
 
-def test_a_path_leads_from_nodes_of_its_first_type_to_those_at_its_end(clinic: SKB) -> None:
+def test_a_path_leads_from_nodes_of_its_first_type_to_those_at_its_end(clinic):
     path = PlannedPath(hops("associated part_of"), 1.0, ("disease", "gene", "pathway"))
     assert [clinic.id(number) for number in reached(clinic, path, ["x1", "dA", "x1"]).tolist()] == ["p1"]
     assert not len(reached(clinic, path, ["dA"]))
@@ -120,7 +116,7 @@ def in_context(clinic: SKB, reply: str, longest: int = 3) -> tuple[Plan, str, Tr
     return plan, model.seen[0][-1].text, trace
 
 
-def test_a_model_is_shown_every_edge_with_an_example(clinic: SKB) -> None:
+def test_a_model_is_shown_every_edge_with_an_example(clinic):
     plan, prompt, trace = in_context(
         clinic, "<PATH>treats</PATH>\n<PATH>associated<SEP>cures</PATH>\n<PATH>text</PATH>"
     )
@@ -136,14 +132,14 @@ def test_a_model_is_shown_every_edge_with_an_example(clinic: SKB) -> None:
 
 
 @pytest.mark.parametrize(("longest", "kept"), [(2, 1), (3, 2)])
-def test_a_model_plans_no_longer_paths_than_it_is_told(clinic: SKB, longest: int, kept: int) -> None:
+def test_a_model_plans_no_longer_paths_than_it_is_told(clinic, longest, kept):
     long = "<PATH>^treats<SEP>treats<SEP>^treats</PATH>\n<PATH>^treats</PATH>"
     plan, prompt, _ = in_context(clinic, long, longest)
     assert f"a relation path of 1 to {longest} relations" in prompt
     assert len(plan.paths) == kept
 
 
-def test_a_reply_without_a_path_is_an_empty_plan_that_says_so(clinic: SKB):
+def test_a_reply_without_a_path_is_an_empty_plan_that_says_so(clinic):
     plan, _, _ = in_context(clinic, "I cannot say.")
     assert plan == Plan(notes=("the model's reply has no path",))
 
@@ -279,7 +275,7 @@ def test_the_loss_of_a_separable_task_falls_to_nothing_and_ties_stay_ties():
 @pytest.mark.parametrize(
     ("paths", "kept", "share"), [(2, 2, 1 / 2), (50, 50, 1 / 50), (51, 50, 1 / 50), (400, 50, 1 / 50)]
 )
-def test_a_question_with_many_equal_paths_is_not_left_out_of_training(paths: int, kept: int, share: float):
+def test_a_question_with_many_equal_paths_is_not_left_out_of_training(paths, kept, share):
     label = {RelationPath((Hop(f"r{number}"),), ("a", "b")): 1 / paths for number in range(paths)}
     found = learnt(label)
     assert list(found) == list(label)[:kept]
@@ -409,7 +405,7 @@ class OtherWords(Words):
         return super().encode(texts)
 
 
-def test_another_schema_or_encoder_is_refused_with_both_names(trained: Ranker, clinic: SKB, tmp_path: Path):
+def test_another_schema_or_encoder_is_refused_with_both_names(trained, clinic, tmp_path):
     trained.save(tmp_path)
     other = built(tmp_path / "other", edges=EDGES + "p1,cites,x1\n", name="ward")
     with SKB.open(other) as ward, pytest.raises(UsageError, match=r"schema of clinic; that of ward is another"):

@@ -69,12 +69,10 @@ def sets(demo_kb: KnowledgeBase, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 @pytest.fixture
-def kbnav(
-    sets: Path, demo_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Cli]:
+def kbnav(sets: Path, demo_home: Path, monkeypatch: pytest.MonkeyPatch, kbnav: Cli) -> Iterator[Cli]:
     monkeypatch.chdir(sets)
     monkeypatch.setenv("KBNAV_HOME", str(demo_home))
-    return Cli(monkeypatch, capsys)
+    return kbnav
 
 
 BY_RELATION = """```python

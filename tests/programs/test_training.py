@@ -239,7 +239,7 @@ def test_where_one_group_fails_the_others_end_behind_their_step_and_the_failure_
     assert len(read_steps(tmp_path, groups[1])) < 500
 
 
-def test_another_schema_encoder_api_or_first_stage_is_refused_by_name(whole: Path):
+def test_another_schema_encoder_api_or_first_stage_is_refused_by_name(whole):
     frozen = read_frozen(whole)
     check_bound(frozen, BOUND)
     for name in BOUND:

@@ -3,7 +3,6 @@
 import random
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +22,6 @@ from kbnav.settings.systems import read_options
 from kbnav.training.data import Documents, Example, Miner, Row, batches, means, read_lists, read_sources, split
 from kbnav.training.dense import DenseOptions
 from kbnav.training.task import WORK, Ended, Point, Task, Work
-from tests.apps.parts import Cli
 from tests.trained.halls import DOORS, names
 from tests.trained.shop import examples, write_questions
 
@@ -143,10 +141,7 @@ def test_a_folder_is_taken_gone_on_in_or_refused(tmp_path, shop, shop_split):
     assert WORK == "training"
 
 
-def test_what_cannot_be_trained_ends_with_one_line_and_nothing_written(
-    shop_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    cli = Cli(monkeypatch, capsys)
+def test_what_cannot_be_trained_ends_with_one_line_and_nothing_written(shop_folder, tmp_path, kbnav):
     asked, out = write_questions(tmp_path / "asked.jsonl"), tmp_path / "out"
     unanswered = write_questions(tmp_path / "unanswered.jsonl", answers=("elsewhere",))
     given = ["train", "dense", "--kb", str(shop_folder), "--out", str(out)]
@@ -156,13 +151,13 @@ def test_what_cannot_be_trained_ends_with_one_line_and_nothing_written(
         (["--dataset", str(asked), "--set", "negatives=vss"], "negatives are given as system=count"),
         (["--dataset", str(asked), "--set", "dtype=int3"], "train dense: dtype: "),
     ):
-        code, _, error = cli(*given, *more)
+        code, _, error = kbnav(*given, *more)
         assert (code, said in error) == (2, True), error
         assert not out.exists()
     if find_spec("torch") is None:
-        code, _, error = cli(*given, "--dataset", str(asked))
+        code, _, error = kbnav(*given, "--dataset", str(asked))
         assert (code, "pip install 'kbnav[train]'" in error, out.exists()) == (2, True, False)
-    code, _, error = cli("retrieve", "--kb", str(shop_folder), "--system", "dense", "a query")
+    code, _, error = kbnav("retrieve", "--kb", str(shop_folder), "--system", "dense", "a query")
     assert (code, "--set trained=FOLDER" in error) == (2, True)
 
 

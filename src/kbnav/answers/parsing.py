@@ -29,8 +29,8 @@ _SIGNS = [
     (True, ">", "after|nach|après|después(?: de)?"),
     (True, "<=", "until|bis|jusqu['’]en|hasta"),
     (True, ">=", "since|seit|depuis|desde"),
-    (False, "<", "below|under|(?:less|fewer|lower|smaller) than|unter|weniger als|moins de|menos de"),
-    (False, ">", "above|over|(?:more|greater|higher) than|über|mehr als|plus de|más de"),
+    (False, "<", "below|under|(?:less|fewer|lower|smaller|cheaper) than|unter|weniger als|moins de|menos de"),
+    (False, ">", "above|over|(?:more|greater|higher|more expensive) than|über|mehr als|plus de|más de"),
     (False, "<=", "at most|up to|höchstens|bis zu|au plus|como máximo"),
     (False, ">=", "at least|mindestens|au moins|al menos"),
     (False, "=", "exactly|genau|exactement|exactamente"),
@@ -43,8 +43,8 @@ _EXPLETIVE = re.compile(
 )
 _UNSPACED = frozenset({"zh", "ja", "th"})
 _LONGEST_PHRASE = 8
-NEGATIONS = frozenset(
-    ["no", "not", "never", "without", "nicht", "kein", "keine", "keinen", "ohne", "pas", "sans", "sin", "nunca"]
+_NEGATION = re.compile(
+    r"no|not|\w+n['’]t|never|without|except|nicht|keine?n?|ohne|außer|pas|sans|sauf|sin|nunca|excepto", re.IGNORECASE
 )
 """Words that turn a question into its opposite: what leaves one out answers another question."""
 _ALTERNATIVES = frozenset(["or", "oder", "either", "entweder"])
@@ -120,6 +120,11 @@ class Question:
         return (*self.strict, *(str(year) for _, year in self.years))
 
     @property
+    def negated(self) -> tuple[str, ...]:
+        """Its words that turn it into its opposite; one with a capital is of a name, as in "No Time to Die"."""
+        return tuple(one for one in self.strict if _NEGATION.fullmatch(one) and not one.istitle())
+
+    @property
     def noun(self) -> Phrase | None:
         """The phrase that names the class of the answers."""
         return next((phrase for phrase in self.phrases if phrase.noun), None)
@@ -151,9 +156,11 @@ def read_question(text: str, language: str) -> Question:
     if all(len(word) < 3 and word.isascii() for phrase in found for word in phrase.text.split()):
         found = quoted  # "am I"
     bounds, rest = _bounds(bare, code)
-    compared = [token.casefold() for token in _TOKEN.findall(rest)]
+    telling = _TOKEN.findall(rest)
+    compared = [token.casefold() for token in telling]
     counted = [one.said for one in bounds if not one.dated] + _CENTURY.findall(bare)
-    turning = {*NEGATIONS, *_ALTERNATIVES, *_GROUPS, *words.measures, *words.comparatives}
+    turning = {*_ALTERNATIVES, *_GROUPS, *words.measures, *words.comparatives}
+    turned = [one for one in telling if one.casefold() in turning or _NEGATION.fullmatch(one)]
     return Question(
         text,
         tuple(dict.fromkeys(found)),
@@ -167,7 +174,7 @@ def read_question(text: str, language: str) -> Question:
         bounds=bounds,
         pronoun=pronoun(text, language),
         second=tuple(b for a, b in pairwise(tokens[1:]) if a in ("and", "und", "et", "y") and b in words.asks),
-        strict=tuple(dict.fromkeys([*(one for one in _TOKEN.findall(rest) if one.casefold() in turning), *counted])),
+        strict=tuple(dict.fromkeys([*turned, *counted])),
     )
 
 

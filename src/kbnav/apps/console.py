@@ -321,7 +321,7 @@ def _run_lines(run: Run) -> Iterable[RenderableType]:
         yield Text(f"earlier: {printable(turn.question)} → {printable(turn.outcome.text)}", style="dim")
     for before, step in zip((None, *run.steps), run.steps, strict=False):
         yield Text(f"{step.number}.", style="bold")
-        yield call_lines(step.call, before and before.call)
+        yield call_lines(step.call, before.call if before else None)
         if step.observation:
             yield observation_lines(step, 60)
         if step.dropped:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import partial
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.knowledge.skb.store import SKB
     from kbnav.knowledge.wikidata.kb import WikidataKB
+
+_LOG = logging.getLogger("kbnav.knowledge")
 
 
 def bundled_mirror(home: Path) -> Path:
@@ -231,10 +234,12 @@ def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> Endpoi
     url = checked_url(source.url)
     http = open_http(settings, url=url, authorization=authorization(source))
     names = None
-    if source.index:
+    if source.index and not Path(source.index).is_file():
+        _LOG.warning("there is no name index: `kbnav sparql index %s --out %s` makes it", name, source.index)
+    elif source.index:
         from kbnav.knowledge.endpoint.names import open_names
 
-        names = open_names(Path(source.index), name)
+        names = open_names(Path(source.index))
     return EndpointKB(source, http, partial(dialect_at, url, source.dialect, http), name, names, settings.services)
 
 

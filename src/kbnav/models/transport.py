@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import math
-import ssl
 import time
 import weakref
 import zlib
@@ -107,8 +106,8 @@ def bare(url: str) -> str:
 
 
 @cache
-def _trusted() -> ssl.SSLContext:
-    """The certificates that clients trust, which take long to load."""
+def _trusted() -> Any:
+    """The context of TLS of all clients, whose certificates take long to load."""
     return _library().create_ssl_context()
 
 

@@ -1,9 +1,6 @@
 """Who is let in, what pages and programs are told that are not, and how one logs in and out."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 from pydantic import SecretStr
@@ -13,11 +10,6 @@ from kbnav.errors import UsageError
 from kbnav.settings.model import Settings, Web
 from tests.apps.web.parts import MARIE, Server, Visit, browse, web_settings
 from tests.models.stub import ModelStub, failure
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from playwright.sync_api import Page
 
 TOKEN = "a-token-of-alice-nevertobeleft"
 
@@ -119,7 +111,7 @@ def test_a_proxys_header_is_believed_from_the_proxy_only(fresh_home):
         ("/api/results/none/csv", "Diese Seite gibt es nicht"),
     ],
 )
-def test_people_get_a_page_in_their_language_and_programs_json(visit: Visit, path: str, said: str):
+def test_people_get_a_page_in_their_language_and_programs_json(visit, path, said):
     people = visit("GET", path, headers={"Accept": "text/html,*/*;q=0.8", "Accept-Language": "de"})
     assert (people.status_code, people.headers["content-type"]) == (404, "text/html; charset=utf-8")
     assert f"<h2>{said}</h2>" in people.text
@@ -135,7 +127,7 @@ def test_people_get_a_page_in_their_language_and_programs_json(visit: Visit, pat
         ({"Sec-Fetch-Site": "cross-site"}, 403, "requests from other sites are refused"),
     ],
 )
-def test_whom_the_gate_turns_away_gets_a_page_too(visit: Visit, headers: dict[str, str], status: int, said: str):
+def test_whom_the_gate_turns_away_gets_a_page_too(visit, headers, status, said):
     accept = {"Accept": "text/html", "Accept-Language": "de", **headers}
     people = visit("GET", "/api/sessions", headers=accept)
     assert (people.status_code, people.headers["content-type"]) == (status, "text/html; charset=utf-8")
@@ -145,14 +137,14 @@ def test_whom_the_gate_turns_away_gets_a_page_too(visit: Visit, headers: dict[st
     assert (programs.status_code, programs.headers["content-type"]) == (status, "application/json")
 
 
-def test_what_goes_wrong_is_told_on_a_page_without_markup_of_others(visit: Visit):
+def test_what_goes_wrong_is_told_on_a_page_without_markup_of_others(visit):
     told = visit("GET", "/?question=<b>x</b>&dataset=<b>nowhere</b>", headers={"Accept": "text/html"})
     assert told.status_code == 404
     assert "&lt;b&gt;nowhere&lt;/b&gt;" in told.text
     assert "<b>" not in told.text
 
 
-def test_one_logs_in_and_out_by_the_forms_of_the_page(page: Page, fresh_home: Path):
+def test_one_logs_in_and_out_by_the_forms_of_the_page(page, fresh_home):
     with Server(web_settings(fresh_home, web_tokens={"ada": "0123456789abcdef"})) as server:
         page.goto(server.url)
         page.fill("#token", "0123456789abcdef")

@@ -12,8 +12,6 @@ from tests.apps.web.parts import Server, web_settings
 from tests.apps.web.test_page import MARIE, ask, share, wait_for_the_end, write
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from playwright.sync_api import Browser, Page
 
 QUERY = (
@@ -48,7 +46,7 @@ def faults(page: Page) -> list[str]:
 
 
 @pytest.mark.slow
-def test_axe_finds_nothing_from_the_empty_page_to_an_answer_and_its_sharing(look: Page, server: Server):
+def test_axe_finds_nothing_from_the_empty_page_to_an_answer_and_its_sharing(look, server):
     look.goto(server.url)
     look.wait_for_selector(".welcome button")
     assert faults(look) == []
@@ -74,7 +72,7 @@ def test_axe_finds_nothing_from_the_empty_page_to_an_answer_and_its_sharing(look
 
 
 @pytest.mark.slow
-def test_axe_finds_nothing_in_what_opens(look: Page, server: Server):
+def test_axe_finds_nothing_in_what_opens(look, server):
     look.goto(server.url)
     ask(look, MARIE)
     wait_for_the_end(look)
@@ -102,7 +100,7 @@ def test_axe_finds_nothing_in_what_opens(look: Page, server: Server):
 
 
 @pytest.mark.slow
-def test_axe_finds_nothing_on_the_other_pages(look: Page, server: Server):
+def test_axe_finds_nothing_on_the_other_pages(look, server):
     look.goto(f"{server.url}/api")
     look.wait_for_selector("details.operation")
     assert faults(look) == []
@@ -118,7 +116,7 @@ def test_axe_finds_nothing_on_the_other_pages(look: Page, server: Server):
         assert faults(look) == []
 
 
-def test_axe_finds_nothing_where_one_logs_in(look: Page, fresh_home: Path):
+def test_axe_finds_nothing_where_one_logs_in(look, fresh_home):
     with Server(web_settings(fresh_home, web_tokens={"ada": "0123456789abcdef"})) as server:
         look.goto(server.url)
         look.fill("#token", "wrong")

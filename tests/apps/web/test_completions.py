@@ -1,7 +1,5 @@
 """OpenAI's API for chat front ends, and retrievers among what may be asked."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

@@ -1,14 +1,7 @@
 """The statements behind a row: by the API, and on the page."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from tests.apps.web.parts import MARIE, Server, Visit
+from tests.apps.web.parts import MARIE, Visit
 from tests.apps.web.test_page import ask_and_wait, write
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
 
 POLONIUM = "Who discovered polonium?"
 LITTLE_MEW = "Which person was born in Little Mew?"
@@ -19,7 +12,7 @@ def said(document: dict, row: int = 0) -> list[tuple[str, str, str]]:
     return [(one["subject"]["text"], one["property"]["text"], one["value"]["text"]) for one in document["rows"][row]]
 
 
-def test_the_statements_of_rows_are_told_by_their_numbers(server: Server):
+def test_the_statements_of_rows_are_told_by_their_numbers(server):
     visit = Visit(server.url)
     run = visit.answered(visit.session(), POLONIUM)
     path = f"/api/results/{run['id']}/evidence"
@@ -50,7 +43,7 @@ def test_the_statements_of_rows_are_told_by_their_numbers(server: Server):
     assert visit("GET", "/api/shared/share-none/evidence?row=0").status_code == 404
 
 
-def test_a_changed_query_has_statements_of_its_own(server: Server):
+def test_a_changed_query_has_statements_of_its_own(server):
     visit = Visit(server.url)
     changed = {"kb": "mini", "query": "SELECT (COUNT(?x) AS ?n) { ?x wdt:P61 wd:Q7186 }"}
     result = visit("POST", "/api/queries", changed).json()["result"]["id"]
@@ -58,7 +51,7 @@ def test_a_changed_query_has_statements_of_its_own(server: Server):
     assert sorted(subject for subject, _, _ in found) == ["polonium", "radium"]
 
 
-def test_a_node_of_an_skb_has_edges_and_a_sentence(server: Server):
+def test_a_node_of_an_skb_has_edges_and_a_sentence(server):
     visit = Visit(server.url)
     run = visit.answered(visit.session(kb="demo"), LITTLE_MEW)
     (told,) = visit("GET", f"/api/results/{run['id']}/evidence?row=0").json()["rows"]
@@ -67,13 +60,13 @@ def test_a_node_of_an_skb_has_edges_and_a_sentence(server: Server):
     assert told[0]["value"]["href"].startswith("/entry/demo/")
 
 
-def test_a_run_without_rows_has_none(server: Server):
+def test_a_run_without_rows_has_none(server):
     visit = Visit(server.url)
     run = visit.answered(visit.session(), "Xyzzy?")
     assert visit("GET", f"/api/results/{run['id']}/evidence?row=0").status_code == 404
 
 
-def test_a_press_beside_a_row_opens_and_closes_its_statements_also_on_a_phone(page: Page, server: Server):
+def test_a_press_beside_a_row_opens_and_closes_its_statements_also_on_a_phone(page, server):
     page.set_viewport_size({"width": 390, "height": 900})
     ask_and_wait(page, server, MARIE)
     why = page.get_by_role("button", name="Why?")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kbnav.knowledge.base import KnowledgeBase
-from tests.apps.web.parts import Server, Visit
+from tests.apps.web.parts import Server
 from tests.apps.web.test_accessibility import faults, look  # noqa: F401 - a fixture
 from tests.apps.web.test_page import ask, wait_for_the_end
 
@@ -23,7 +23,7 @@ def count(kb: KnowledgeBase, where: str) -> int:
     return int(row[0].value)
 
 
-def test_from_an_answer_to_its_node_and_on_along_its_relations(page: Page, server: Server):
+def test_from_an_answer_to_its_node_and_on_along_its_relations(page, server):
     page.goto(server.url)
     page.select_option("#kb", "demo")
     ask(page, LETTER)
@@ -35,7 +35,7 @@ def test_from_an_answer_to_its_node_and_on_along_its_relations(page: Page, serve
     node.wait_for_selector("h2 >> text=Marit Skarrow")
 
 
-def test_search_types_relations_and_neighbours_with_their_counts(page: Page, server: Server, demo_kb: KnowledgeBase):
+def test_search_types_relations_and_neighbours_with_their_counts(page, server, demo_kb):
     page.goto(server.url)
     page.click("#more > summary")
     assert not page.is_visible("#explore-open")
@@ -64,7 +64,7 @@ def test_search_types_relations_and_neighbours_with_their_counts(page: Page, ser
     assert page.locator(".nodes li").count() == born
 
 
-def test_what_is_not_there_is_told(visit: Visit):
+def test_what_is_not_there_is_told(visit):
     hidden = visit("GET", "/explore/demo?q=%3Cscript%3Ealert(1)").text
     assert "<script>alert" not in hidden
     for path in (

@@ -13,15 +13,13 @@ from tests.apps.web.parts import Explorer, Server, Visit, until, web_settings
 from tests.apps.web.test_page import MARIE, ask, ask_and_wait, menu, open_query, wait_for_the_end, write, written
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from playwright.sync_api import Page
 
 NOTHING = "SELECT ?x { wd:Q7186 wdt:P61 ?x }"
 LONG = "Which elements were discovered by Marie Curie, and which others did somebody of her family discover? " * 30
 
 
-def test_a_session_is_shown_with_its_time_and_called_something_else(page: Page, server: Server):
+def test_a_session_is_shown_with_its_time_and_called_something_else(page, server):
     ask_and_wait(page, server, LONG)
     page.wait_for_selector("#sessions li time")
     for part in (".question", "#sessions li"):  # three thousand letters leave room for what follows
@@ -43,7 +41,7 @@ def test_a_session_is_shown_with_its_time_and_called_something_else(page: Page, 
     page.wait_for_selector("#sessions li a:has-text('Curies')")
 
 
-def test_a_session_is_found_by_what_was_said_and_a_shared_follow_up_says_whom_it_means(page: Page, server: Server):
+def test_a_session_is_found_by_what_was_said_and_a_shared_follow_up_says_whom_it_means(page, server):
     page.goto(server.url)
     for n in range(5):
         ask(page, f"SELECT ?n {{ VALUES ?n {{ {n} }} }}")
@@ -60,7 +58,7 @@ def test_a_session_is_found_by_what_was_said_and_a_shared_follow_up_says_whom_it
     page.wait_for_selector(".read >> text=date of birth of Marie Curie")  # who “she” is
 
 
-def test_what_was_deleted_is_fetched_back_or_goes_when_the_page_is_left(page: Page, server: Server, fresh_home: Path):
+def test_what_was_deleted_is_fetched_back_or_goes_when_the_page_is_left(page, server, fresh_home):
     with Server(web_settings(fresh_home)) as own:
         page.goto(own.url)
         ask(page, MARIE)
@@ -81,7 +79,7 @@ def test_what_was_deleted_is_fetched_back_or_goes_when_the_page_is_left(page: Pa
         until(lambda: page.request.get(f"{own.url}/api/sessions/{session}").status == 404)
 
 
-def test_queries_that_were_run_are_kept_renamed_and_deleted_beside_the_sessions(page: Page, server: Server):
+def test_queries_that_were_run_are_kept_renamed_and_deleted_beside_the_sessions(page, server):
     page.goto(server.url)
     for query in ("SELECT ?n { VALUES ?n { 1 2 } }", "ASK { wd:Q979 wdt:P61 wd:Q7186 }"):
         ask(page, query)
@@ -106,7 +104,7 @@ def test_queries_that_were_run_are_kept_renamed_and_deleted_beside_the_sessions(
     assert page.locator("#sessions li a:has-text('Numbers')").count() == 0
 
 
-def test_a_changed_example_is_a_query_of_its_own_and_the_example_keeps_its_name(page: Page, server: Server):
+def test_a_changed_example_is_a_query_of_its_own_and_the_example_keeps_its_name(page, server):
     page.goto(server.url)
     page.click(".welcome .example >> text=Countries and cities")
     page.wait_for_selector(".typed .map")  # which stands above the query
@@ -129,7 +127,7 @@ def test_a_changed_example_is_a_query_of_its_own_and_the_example_keeps_its_name(
     assert page.inner_text(".typed .question") == "Countries and cities"
 
 
-def test_a_session_is_taken_along_as_json_and_html(visit: Visit):
+def test_a_session_is_taken_along_as_json_and_html(visit):
     session = visit.session(kb="mini")
     visit.answered(session, MARIE)
     visit("PATCH", f"/api/sessions/{session}", {"title": "Élements `x`"})
@@ -147,13 +145,15 @@ def test_a_session_is_taken_along_as_json_and_html(visit: Visit):
 
 
 @pytest.mark.slow
-def test_the_same_question_is_asked_again_changed_and_of_another_model_in_the_session(page: Page, fresh_home: Path):
+def test_the_same_question_is_asked_again_changed_and_of_another_model_in_the_session(page, fresh_home):
     with Explorer() as model:
         own = {**model.options(), "model": "offline"}
         with Server(web_settings(fresh_home, web_models=("offline", "stub"), **own)) as server:
+            page.set_viewport_size({"width": 1000, "height": 800})
             ask_and_wait(page, server, MARIE)
             address = page.url
             page.click(".foot .menu:last-of-type > summary")
+            assert page.locator(".other").evaluate("one => one.getBoundingClientRect().right <= innerWidth")
             page.click("text=Edit and ask")
             assert page.input_value("#question") == MARIE
             assert page.evaluate("document.activeElement.id") == "question"
@@ -208,7 +208,7 @@ def take_completion(page: Page, text: str) -> None:
     page.keyboard.press("Enter")
 
 
-def test_ids_are_completed_by_labels_and_prefixes_by_their_beginning(answered: Page):
+def test_ids_are_completed_by_labels_and_prefixes_by_their_beginning(answered):
     page = answered
     write(page, "")
     page.locator(".cm-content").press_sequentially("SELECT * { ?x wdt:discov")
@@ -224,7 +224,7 @@ def test_ids_are_completed_by_labels_and_prefixes_by_their_beginning(answered: P
     assert written(page).strip() == ""
 
 
-def test_the_caret_stands_under_what_is_wrong_here_and_in_the_editor(answered: Page):
+def test_the_caret_stands_under_what_is_wrong_here_and_in_the_editor(answered):
     write(answered, "SELECT ?x {\n  ?x wdt:P31 wd:Q5 ;; FILTR(?x) }")
     answered.keyboard.press("Control+Enter")
     answered.wait_for_selector(".sparql .problem:visible")
@@ -238,7 +238,7 @@ def test_the_caret_stands_under_what_is_wrong_here_and_in_the_editor(answered: P
     assert "xFILTR" in written(answered)  # the cursor stood there
 
 
-def test_a_changed_query_has_its_own_page_and_link_and_is_taken_back(answered: Page, server: Server):
+def test_a_changed_query_has_its_own_page_and_link_and_is_taken_back(answered, server):
     page = answered
     write(page, NUMBERS)
     assert page.get_attribute(".sparql a.out", "href").endswith("#SELECT%20%3Felement%20%3Fnumber%20%7B%20%3Felement%20"
@@ -278,7 +278,7 @@ ORDER BY DESC(?n)
 LIMIT 1"""
 
 
-def test_a_query_of_one_line_is_laid_out_and_of_several_left_alone(page: Page, server: Server):
+def test_a_query_of_one_line_is_laid_out_and_of_several_left_alone(page, server):
     page.goto(server.url)
     one = " ".join(LAID_OUT.split())
     for query in (one, LAID_OUT, f"# {one}", f"{one} # all"):
@@ -286,7 +286,7 @@ def test_a_query_of_one_line_is_laid_out_and_of_several_left_alone(page: Page, s
         assert laid == (LAID_OUT if query == one else query)
 
 
-def test_names_of_an_skb_are_written_as_its_queries_write_them(visit: Visit):
+def test_names_of_an_skb_are_written_as_its_queries_write_them(visit):
     found = visit("GET", "/api/kbs/demo/names?text=Brown Eye&kind=item").json()
     assert found[0]["label"].startswith("The Brown Eye")
     query = f"SELECT ?p {{ {found[0]['written']} ?p ?o }}"

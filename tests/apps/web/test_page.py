@@ -95,7 +95,7 @@ def held_server(fresh_home: Path) -> Iterator[tuple[Server, Explorer]]:
         model.go_on.set()
 
 
-def test_ask_see_steps_download_csv_edit_the_query_and_ask_on(page: Page, server: Server, tmp_path: Path):
+def test_ask_see_steps_download_csv_edit_the_query_and_ask_on(page, server, tmp_path):
     page.goto(server.url)
     assert page.get_attribute("#system", "title") == find("spinach").about
     assert page.get_attribute("#system option[value=spinach]", "title") == find("spinach").about
@@ -146,7 +146,7 @@ def test_ask_see_steps_download_csv_edit_the_query_and_ask_on(page: Page, server
     assert page.locator(".run:not(.typed) .question").all_inner_texts() == [MARIE, "Who discovered polonium?"]
 
 
-def test_thousands_of_rows_are_sorted_and_paged_by_the_server(page: Page, server: Server):
+def test_thousands_of_rows_are_sorted_and_paged_by_the_server(page, server):
     ask_and_wait(page, server, MARIE)
     write(page, "SELECT ?n ?s { ?n ?p ?s . FILTER(isLiteral(?s)) } LIMIT 4000")
     page.click("text=Run the query")
@@ -165,7 +165,7 @@ def test_thousands_of_rows_are_sorted_and_paged_by_the_server(page: Page, server
     page.wait_for_selector(".sparql th[aria-sort=descending]")
 
 
-def test_a_reload_goes_on_where_the_run_is(page: Page, held_server: tuple[Server, Explorer]):
+def test_a_reload_goes_on_where_the_run_is(page, held_server):
     server, model = held_server
     page.goto(server.url)
     ask(page, MARIE)
@@ -181,7 +181,7 @@ def test_a_reload_goes_on_where_the_run_is(page: Page, held_server: tuple[Server
     assert page.inner_text(".answer .text") == "Polonium and radium."
 
 
-def test_stop_hangs_up_on_the_model(page: Page, fresh_home: Path):
+def test_stop_hangs_up_on_the_model(page, fresh_home):
     with silent_endpoint() as (url, asked, hung_up):
         settings = web_settings(fresh_home, model="any", base_url=url, model_retries=0)
         with Server(settings) as server:
@@ -195,7 +195,7 @@ def test_stop_hangs_up_on_the_model(page: Page, fresh_home: Path):
             assert page.is_visible("#send")
 
 
-def test_a_shared_run_is_read_by_others_and_no_longer_when_it_is_taken_back(page: Page, server: Server, tmp_path: Path):
+def test_a_shared_run_is_read_by_others_and_no_longer_when_it_is_taken_back(page, server, tmp_path):
     page.goto(server.url)
     page.wait_for_selector(".welcome .example")
     assert page.is_visible("text=Try one of these:")
@@ -236,7 +236,7 @@ def test_a_shared_run_is_read_by_others_and_no_longer_when_it_is_taken_back(page
     other.context.close()
 
 
-def test_where_no_examples_are_known_none_are_announced(page: Page, tmp_path: Path):
+def test_where_no_examples_are_known_none_are_announced(page, tmp_path):
     with (
         serving('<http://a.example/1> <http://a.example/of> "x" .') as served,
         Server(web_settings(tmp_path, served.url)) as server,
@@ -247,7 +247,7 @@ def test_where_no_examples_are_known_none_are_announced(page: Page, tmp_path: Pa
         assert not page.is_visible("text=Try one of these:")
 
 
-def test_on_a_phone_the_header_is_two_lines_and_the_rest_opens(page: Page, server: Server):
+def test_on_a_phone_the_header_is_two_lines_and_the_rest_opens(page, server):
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(server.url)
     page.wait_for_selector(".welcome button")
@@ -268,7 +268,7 @@ def test_on_a_phone_the_header_is_two_lines_and_the_rest_opens(page: Page, serve
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_the_page_is_used_by_keyboard_alone(page: Page, server: Server):
+def test_the_page_is_used_by_keyboard_alone(page, server):
     page.goto(server.url)
     page.keyboard.press("Tab")
     page.keyboard.press("/")
@@ -290,7 +290,7 @@ def test_the_page_is_used_by_keyboard_alone(page: Page, server: Server):
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_little_moves_under_the_reader_however_slow_the_server_is(page: Page, server: Server, width: int):
+def test_little_moves_under_the_reader_however_slow_the_server_is(page, server, width):
     """Chromium's cumulative layout shift, without what follows a key within half a second."""
     page.set_viewport_size({"width": width, "height": 800})
     page.add_init_script("""window.moved = 0; new PerformanceObserver((list) => list.getEntries().forEach((one) => {
@@ -304,9 +304,6 @@ def test_little_moves_under_the_reader_however_slow_the_server_is(page: Page, se
     wait_for_the_end(page)
     assert page.evaluate("window.moved") < 0.1
 
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["held_server"]
 SENTENCE = "Marie Curie discovered polonium and radium, both of them in 1898."

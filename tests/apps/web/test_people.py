@@ -1,12 +1,9 @@
 """Questions that people write and judge on pages, in a real browser, and what the harness makes of them."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -33,9 +30,6 @@ from kbnav.knowledge.skb.exploring import Explorer
 from tests.apps.parts import Cli
 from tests.apps.web.parts import Served, browse, web_settings
 from tests.apps.web.test_accessibility import faults, look  # noqa: F401 - a fixture
-
-if TYPE_CHECKING:
-    pass
 
 LETTER = "What string thing with uneven holes hides a letter of love?"
 PUBLISHED = {  # of how many people, and how many rated above the middle and at it or above: STaRK's Table 5

@@ -1,10 +1,6 @@
 """How a question was read, in a real browser: by rules."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,14 +11,11 @@ from tests.knowledge.endpoint.conftest import COMPANY
 from tests.knowledge.endpoint.served import serving
 from tests.knowledge.skb.sources import small_skb
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
 TOO_MUCH = "Who is the husband of Marie Curie's favourite former colleague?"
 PART = "only a part of Wikidata"
 
 
-def test_words_that_are_left_over_are_named_and_the_question_is_declined(page: Page, server: Server):
+def test_words_that_are_left_over_are_named_and_the_question_is_declined(page, server):
     ask_and_wait(page, server, TOO_MUCH)
     assert page.inner_text(".answer .head") == "No answer was found."
     assert page.locator(".rows").count() == 0
@@ -38,9 +31,7 @@ def test_words_that_are_left_over_are_named_and_the_question_is_declined(page: P
         ("How tall is Marie Curie?", "How many elements were discovered by Marie Curie?", "2"),
     ],
 )
-def test_a_question_that_leads_to_nothing_is_followed_by_the_three_nearest_that_are_answered(
-    page: Page, server: Server, question: str, nearest: str, answer: str
-):
+def test_a_question_that_leads_to_nothing_is_followed_by_the_three_nearest(page, server, question, nearest, answer):
     ask_and_wait(page, server, question)
     page.wait_for_selector(".answer .example")
     assert "a copy of 199 entities, November 1, 2026" in page.inner_text(".answer .holds")
@@ -49,7 +40,7 @@ def test_a_question_that_leads_to_nothing_is_followed_by_the_three_nearest_that_
     page.wait_for_selector(f".run:nth-of-type(2) .answer .rows td >> text={answer}")
 
 
-def test_examples_are_made_of_an_endpoint_and_of_an_skb_and_are_answered(fresh_home: Path, tmp_path: Path):
+def test_examples_are_made_of_an_endpoint_and_of_an_skb_and_are_answered(fresh_home, tmp_path):
     nodes = [{"id": "1", "type": "person", "name": "Ann Reed"}, {"id": "2", "type": "town", "name": "Coldwick"}]
     place = small_skb(tmp_path, nodes, [("1", "born in", "2")], sparql=True).place
     with serving(COMPANY) as shop, Server(web_settings(fresh_home, str(place), shop.url)) as server:
@@ -64,7 +55,7 @@ def test_examples_are_made_of_an_endpoint_and_of_an_skb_and_are_answered(fresh_h
             assert (answer["status"], answer["understood"]["unused"]) == ("answered", [])
 
 
-def test_a_card_says_what_an_entity_is(page: Page, server: Server):
+def test_a_card_says_what_an_entity_is(page, server):
     ask_and_wait(page, server, MARIE)
     page.hover(".rows a >> nth=0")
     page.wait_for_selector(".card >> text=atomic number")
@@ -77,7 +68,7 @@ def test_a_card_says_what_an_entity_is(page: Page, server: Server):
     page.wait_for_selector(".card >> text=radium")
 
 
-def test_the_examples_of_the_bundled_knowledge_bases_are_answered(server: Server):
+def test_the_examples_of_the_bundled_knowledge_bases_are_answered(server):
     visit = Visit(server.url)
     said = {}
     for kb in ("mini", "demo"):
@@ -100,9 +91,7 @@ def test_the_examples_of_the_bundled_knowledge_bases_are_answered(server: Server
         ("Was Henry Cavendish ever married?", "No", "It is stated that there is none."),
     ],
 )
-def test_what_a_copy_only_lacks_is_not_denied_and_of_which_copy_it_is(
-    page: Page, server: Server, question: str, cell: str, why: str
-):
+def test_what_a_copy_only_lacks_is_not_denied_and_of_which_copy_it_is(page, server, question, cell, why):
     ask_and_wait(page, server, question)
     assert page.inner_text(".rows tbody td >> nth=0") == cell
     assert not page.is_visible(".answer .text")
@@ -110,7 +99,7 @@ def test_what_a_copy_only_lacks_is_not_denied_and_of_which_copy_it_is(
     assert re.search(r"copy of 199 entities, \w+ 1, 2026", page.inner_text(".answer .origin"))
 
 
-def test_what_is_said_of_a_typed_query_is_open_but_in_english_alone_it_is_closed(page: Page, server: Server):
+def test_what_is_said_of_a_typed_query_is_open_but_in_english_alone_it_is_closed(page, server):
     page.goto(server.url)
     ask(page, "ASK { wd:Q7186 wdt:P36 wd:Q979 }")
     page.wait_for_selector(".absent")
@@ -129,7 +118,7 @@ def test_what_is_said_of_a_typed_query_is_open_but_in_english_alone_it_is_closed
     ],
 )
 def test_what_speaks_against_an_answer_stands_above_it_and_below_each_that_the_copy_is_a_part(
-    page: Page, server: Server, question: str, box: list[str]
+    page, server, question, box
 ):
     ask_and_wait(page, server, question)
     assert page.locator(".doubt p, .origin .part").all_inner_texts() == box
@@ -158,7 +147,7 @@ def test_what_speaks_against_an_answer_stands_above_it_and_below_each_that_the_c
     ],
 )
 def test_how_rules_read_a_question_stands_below_its_answer_and_one_value_stands_there_once(
-    page: Page, server: Server, question: str, read: str, shown: str
+    page, server, question, read, shown
 ):
     ask_and_wait(page, server, question)
     line = page.inner_text(".read > p")
@@ -168,7 +157,7 @@ def test_how_rules_read_a_question_stands_below_its_answer_and_one_value_stands_
         page.wait_for_selector(shown)
 
 
-def test_a_box_says_from_which_question_a_follow_up_goes_on_where_the_last_was_not_answered(page: Page, server: Server):
+def test_a_box_says_from_which_question_a_follow_up_goes_on_where_the_last_was_not_answered(page, server):
     page.goto(server.url)
     told = []
     for place, question in enumerate(("hello", MARIE, "hello")):

@@ -1,10 +1,7 @@
 """What the page says: in five languages, from one place."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from starlette.datastructures import Headers
@@ -12,11 +9,7 @@ from starlette.datastructures import Headers
 import kbnav.apps.web
 from kbnav.apps.texts import Texts, books
 from kbnav.apps.web.rendering import language_of
-from tests.apps.web.parts import Server
 from tests.apps.web.test_page import MARIE, ask, wait_for_the_end
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
 
 WEB = Path(kbnav.apps.web.__file__).parent
 SCRIPTS = sorted((WEB / "static").glob("*.js"))
@@ -73,11 +66,11 @@ def test_every_text_is_used_and_every_text_used_is_there():
         ("de", "kbnav_language=../../secret", "de"),
     ],
 )
-def test_the_language_is_the_one_chosen_or_asked_for(asked: str, cookie: str, language: str):
+def test_the_language_is_the_one_chosen_or_asked_for(asked, cookie, language):
     assert language_of(Headers({"accept-language": asked, "cookie": cookie})) == language
 
 
-def test_the_page_speaks_the_language_of_the_browser_and_another_one_when_it_is_chosen(page: Page, server: Server):
+def test_the_page_speaks_the_language_of_the_browser_and_another_one_when_it_is_chosen(page, server):
     page.set_extra_http_headers({"Accept-Language": "de-DE,de"})
     page.goto(server.url)
     assert page.get_attribute("html", "lang") == "de"

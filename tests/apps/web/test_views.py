@@ -13,6 +13,8 @@ from tests.apps.web.parts import Server, until, web_settings
 from tests.apps.web.test_page import MARIE, ask, ask_and_wait, open_query, share, wait_for_the_end, write
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from playwright.sync_api import Page
 
 FIRST_LOAD = 150_000
@@ -249,12 +251,6 @@ def test_a_single_value_stands_alone_and_no_word_of_the_machinery_is_shown(page,
     assert not re.search("search_entities|execute_query|get_entry|spinach|offline|policy", shown)
 
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from playwright.sync_api import Page
-
-
 @pytest.fixture
 def answered(page: Page, server: Server) -> Page:
     """A page with an answer, whose query can be changed."""
@@ -308,7 +304,7 @@ def written_facts(path: Path) -> Path:
     return path
 
 
-def test_numbers_have_separators_and_dates_are_written_to_their_precision(answered: Page):
+def test_numbers_have_separators_and_dates_are_written_to_their_precision(answered):
     run(answered, "?n ?m ?when ?founded", f"1234567 1934 {day('1867-11-07')} {day('1900-01-01')}",
         f"-20000.5 7 {day('-0043-03-15')} {day('1911-01-01')}")  # fmt: skip
     rows = answered.locator(".sparql .rows tbody tr").all()
@@ -317,7 +313,7 @@ def test_numbers_have_separators_and_dates_are_written_to_their_precision(answer
     assert answered.get_attribute(".sparql td.date span >> nth=0", "title") == "1867-11-07"
 
 
-def test_rows_are_found_and_pictures_are_links(answered: Page):
+def test_rows_are_found_and_pictures_are_links(answered):
     picture = "<http://commons.wikimedia.org/wiki/Special:FilePath/Marie%20Curie.jpg>"
     run(answered, "?n ?of", *(f"{number} {picture}" for number in range(100, 130)))
     assert answered.inner_text(".sparql td.image >> nth=0").strip() == "Marie Curie.jpg"
@@ -328,7 +324,7 @@ def test_rows_are_found_and_pictures_are_links(answered: Page):
     assert answered.locator(".sparql .rows tbody tr").count() == 11
 
 
-def test_a_single_date_is_written_as_precisely_as_it_is_stated(page: Page, fresh_home: Path, tmp_path: Path):
+def test_a_single_date_is_written_as_precisely_as_it_is_stated(page, fresh_home, tmp_path):
     """Of two stated with 1 January, one is known to the day and one to the year; a third to the century."""
     build_mirror([written_facts(tmp_path / "dates.nt")], tmp_path / "dates")
     with Server(web_settings(fresh_home, str(tmp_path / "dates"))) as server:
@@ -352,7 +348,7 @@ def test_a_single_date_is_written_as_precisely_as_it_is_stated(page: Page, fresh
 COPIED = "polonium, radium\npolonium (Q979)\nradium (Q1128)\nhttps://query.wikidata.org/#SELECT"
 
 
-def test_answer_query_and_link_are_copied(answered: Page):
+def test_answer_query_and_link_are_copied(answered):
     answered.context.grant_permissions(["clipboard-read", "clipboard-write"])
     share(answered)
     buttons = ("text=Copy the link", "text=Copy the answer", "text=Copy the query")

@@ -4,12 +4,14 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from kbnav.answers.language import function_words, singular
 from kbnav.encoders import Vectors, normalised
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.datasets import load_file
@@ -22,9 +24,17 @@ from kbnav.evaluation.synthesis.text import (
     is_literal,
     reword,
 )
-from kbnav.evaluation.synthesis.wording import SHIPPED, Wording, load_wording
+from kbnav.evaluation.synthesis.wording import (
+    REWORDINGS,
+    SHIPPED,
+    Rewording,
+    Wording,
+    clauses_of,
+    load_rewording,
+    load_wording,
+    reworded,
+)
 from kbnav.knowledge.skb.store import SKB
-from tests.apps.parts import Cli
 from tests.evaluation.synthesis.parts import FILLER, Edge, EdgeList, schema, workshop
 from tests.knowledge.skb.sources import small_skb
 
@@ -178,18 +188,17 @@ def test_a_written_set_is_a_dataset(tmp_path):
     assert json.loads(files[2].read_text())["kept"] == {"test": 4, "train": 3, "val": 0}
 
 
-def test_the_command(tmp_path, monkeypatch, capsys):
+def test_the_command(tmp_path, kbnav):
     fair(tmp_path)[0].close()
     (tmp_path / "own.toml").write_text('[types.thing]\nfields = ["note"]\n')
-    cli = Cli(monkeypatch, capsys)
     kb, out = str(tmp_path / "small.skb"), tmp_path / "made" / "q.jsonl"
     given = ("eval", "synthesize", "--kb", kb, "--wording", str(tmp_path / "own.toml"), "--count", "5", "--val", "2")
-    said = cli.out(*given, "--out", str(out))
+    said = kbnav.out(*given, "--out", str(out))
     assert "7 kept: 5 test, 2 val" in said
     first = out.read_bytes()
-    cli(*given, "--out", str(out))
+    kbnav(*given, "--out", str(out))
     assert out.read_bytes() == first
-    code, _, error = cli("eval", "synthesize", "--kb", kb, "--wording", "nothing", "--out", str(out))
+    code, _, error = kbnav("eval", "synthesize", "--kb", kb, "--wording", "nothing", "--out", str(out))
     assert (code, "no wording 'nothing'" in error) == (2, True)
 
 
@@ -331,6 +340,135 @@ def thesaurus(*groups: str) -> Thesaurus:
         (Phrase(("family", "Felidae"), False), "family Felidae", "forms"),
     ],
 )
-def test_rewording(phrase: Phrase, expected: str, how: str):
+def test_rewording(phrase, expected, how):
     found = reword(phrase, thesaurus("vessel container"), random.Random(0))
     assert (found.text, found.how) == (expected, how)
+
+
+WORDS = Wording.model_validate(
+    {
+        "types": {"jug": {"plural": ["jugs"], "fields": ["note"]}},
+        "relations": {"made": {"out": ["that {0} made", "that {0} produced"]}},
+        "templates": ["potter -made-> jug"],
+    }
+)
+OTHER_WORDS = """
+[learn]
+openings = ["Give me {0} {1}.", "{0} {1}"]
+frames = ["about {0}"]
+types = { jug = { plural = ["jugs", "pots"] } }
+relations = { made = { out = ["thrown by {0}", "from the wheel of {0}"] } }
+[test]
+openings = ["Any {0} {1}?", "What is there {1}?"]
+frames = ["on {0}"]
+joints = [" and ", ", plus "]
+types = { jug = { plural = ["ewers"] } }
+relations = { made = { out = ["shaped by {0}", "by the hand of {0}"] } }
+"""
+REWORDED = sorted(path.stem for path in REWORDINGS.glob("*.toml"))
+
+
+def stems(text: str) -> list[str]:
+    """The words of a text without their endings, by rules of this test's own."""
+    words = [word.strip('.,;:?!"()').lower() for word in text.replace("_", " ").replace("-", " ").split()]
+    found = []
+    for word in filter(None, words):
+        base = singular(word)
+        for ending in ("ing", "ed"):
+            if base.endswith(ending) and len(base) > len(ending) + 2:
+                base = base.removesuffix(ending)
+                break
+        found.append(base.removesuffix("e"))
+    return found
+
+
+def meaning(texts: Iterable[str]) -> set[str]:
+    """The stems of all words that are not only grammar."""
+    return {
+        stem
+        for text in texts
+        for word in text.split()
+        if word.lower() not in function_words("en")
+        for stem in stems(word)
+    } - {
+        "{0}",
+        "",
+    }
+
+
+NOTES = [
+    *(["painted in the kiln with a copper heron"] * 2),
+    *("glazed", "fired", "cracked", "chipped"),
+    *("a copper heron", "the copper heron", "copper heron"),
+]
+"""Of six of Ann's jugs two have the heron, and all of Bob's."""
+
+
+def own(folder: Path, text: str = OTHER_WORDS) -> Rewording:
+    path = folder / "own.toml"
+    path.write_text(text)
+    return load_rewording(str(path))
+
+
+@pytest.fixture
+def made(tmp_path: Path):
+    """The shop, and two questions on it: one of the test split, one of training."""
+    with workshop(tmp_path, NOTES, range(6)) as skb:
+        found, _ = synthesize(skb, SplitSizes(1, seed=2), WORDS)
+        assert found
+        yield skb, [found[0], replace(found[0], id="small-train-0001", split="train")]
+
+
+def test_only_the_words_of_a_question_change(made, tmp_path):
+    skb, questions = made
+    test, train = reworded(skb, questions, WORDS, own(tmp_path))
+    for before, after in zip(questions, (test, train), strict=True):
+        assert replace(after, question=before.question, worded_by=before.worded_by) == before
+        assert before.paths[0].start_name in after.question
+        assert before.text in after.question
+        assert not {"made", "produced"} & set(after.question.split())
+    assert any(word in test.question for word in ("shaped", "hand"))
+    assert any(word in train.question for word in ("thrown", "wheel"))
+
+
+def test_a_relation_without_other_words_is_named(made, tmp_path):
+    skb, questions = made
+    with pytest.raises(DataError, match="the relation made has phrases in one of its two parts only"):
+        own(tmp_path, OTHER_WORDS.replace("{ made =", "{ sold =", 1))
+    nothing = own(tmp_path, OTHER_WORDS.replace("out =", "into ="))
+    with pytest.raises(DataError, match="no phrase for the relation 'made', followed 'out'"):
+        reworded(skb, questions, WORDS, nothing)
+    with pytest.raises(UsageError, match=r"no rewording 'nowhere': .* debian, hetionet, wn18rr, wordnet"):
+        load_rewording("nowhere")
+
+
+@pytest.mark.parametrize("name", REWORDED)
+def test_shipped_rewordings_quote_no_schema_and_teach_no_word_of_the_tests(name):
+    wording, rewording = load_wording(name), load_rewording(name)
+    for relation, words in wording.relations.items():
+        schema = meaning([relation, *clauses_of(words)])
+        learn, test = (meaning(clauses_of(part.relations[relation])) for part in (rewording.learn, rewording.test))
+        assert learn, relation
+        assert test, relation
+        assert not schema & (learn | test), relation
+        assert not learn & test, relation
+    for field in ("openings", "frames"):
+        learn, test = (meaning(getattr(part, field)) for part in (rewording.learn, rewording.test))
+        assert not learn & test - {"{1}"}, field
+
+
+def test_the_command_writes_both(tmp_path, kbnav):
+    workshop(tmp_path, NOTES, range(6)).close()
+    (tmp_path / "words.toml").write_text(
+        'templates = ["potter -made-> jug"]\n'
+        '[types.jug]\nplural = ["jugs"]\nfields = ["note"]\n[relations.made]\nout = ["that {0} made"]\n'
+    )
+    own(tmp_path)
+    given = ("eval", "synthesize", "--kb", str(tmp_path / "small.skb"), "--wording", str(tmp_path / "words.toml"))
+    given += ("--count", "1", "--seed", "2", "--out", str(tmp_path / "q.jsonl"))
+    said = kbnav.out(*given, "--reworded", str(tmp_path / "own.toml"))
+    assert "q-reworded.jsonl" in said
+    plain, reworded = (load_file("jsonl", tmp_path / name).questions for name in ("q.jsonl", "q-reworded.jsonl"))
+    assert [one.id for one in plain] == [one.id for one in reworded]
+    assert [one.nodes for one in plain] == [one.nodes for one in reworded]
+    assert [one.text for one in plain] != [one.text for one in reworded]

@@ -479,7 +479,7 @@ def test_each_endpoint_is_sent_its_own_key_and_no_other(workshop, tmp_path, seed
 
 
 @pytest.fixture
-def kbnav(tmp_path, monkeypatch, capsys, workshop) -> Cli:
+def kbnav(tmp_path, monkeypatch, kbnav, workshop) -> Cli:
     words = "\n".join(
         [
             'templates = ["potter -made-> jug"]', "[types.jug]", 'fields = ["note"]', "[relations.made]",
@@ -490,7 +490,7 @@ def kbnav(tmp_path, monkeypatch, capsys, workshop) -> Cli:
     (tmp_path / "jugs.skb").symlink_to(workshop.place)
     monkeypatch.setenv("KBNAV_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
-    return Cli(monkeypatch, capsys)
+    return kbnav
 
 
 def test_the_command_makes_the_questions_and_says_what_it_did_cost(kbnav, tmp_path, seed):

@@ -7,7 +7,6 @@ The stand-in is the bundled mirror's data in Oxigraph. It refuses what QLever do
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
 import pyoxigraph
 import pytest
@@ -23,7 +22,6 @@ from kbnav.knowledge.wikidata.kb import endpoints_of
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.knowledge.wikidata.services import QueryService
 from kbnav.settings.model import Endpoints, Limits, Settings
-from tests.apps.parts import Cli
 from tests.conftest import ROOT
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, Served, serving
 
@@ -58,10 +56,7 @@ def qlever() -> Iterator[Served]:
         yield served
 
 
-def test_wikidata_is_checked_and_asked_with_the_queries_sent_to_qlever(
-    qlever: Served, mini_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    kbnav = Cli(monkeypatch, capsys)
+def test_wikidata_is_checked_and_asked_with_the_queries_sent_to_qlever(qlever, mini_home, monkeypatch, kbnav):
     with MirrorServer(bundled_mirror(mini_home)) as wiki:
         endpoints = endpoints_of(wiki.url).model_copy(update={"sparql": qlever.url, "dialect": "qlever"})
         for name, value in endpoints.model_dump().items():

@@ -17,7 +17,6 @@ from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.importers.files import Origin
 from kbnav.knowledge.skb.importers.tables import TableSource, mapped_from_file, of_graphs
 from kbnav.knowledge.skb.schema import EdgeRecord, Losses
-from tests.apps.parts import Cli
 from tests.services import Missing, postgresql
 
 PARTS = [
@@ -139,10 +138,10 @@ def test_a_table_must_be_named_where_there_are_several(tmp_path):
             list(TableSource([tmp_path / name]).nodes(Losses()))
 
 
-def test_an_update_reads_a_database_again_and_a_password_is_nowhere(tmp_path, monkeypatch, capsys, server):
+def test_an_update_reads_a_database_again_and_a_password_is_nowhere(tmp_path, kbnav, server):
     import psycopg
 
-    kbnav, said = Cli(monkeypatch, capsys), ""
+    said = ""
 
     def ran(*arguments: object, code: int = 0) -> str:
         nonlocal said
@@ -209,10 +208,10 @@ def as_graph(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["g.graphml", "g.gexf", "g.csv", "g.json"])
-def test_a_graph_keeps_its_names_types_and_relations(tmp_path, name, monkeypatch, capsys):
+def test_a_graph_keeps_its_names_types_and_relations(tmp_path, name, kbnav):
     path = tmp_path / name
     as_graph(path) if name[2:] in ("graphml", "gexf") else path.write_text(NEO4J_CSV if "csv" in name else NEO4J_JSON)
-    out = Cli(monkeypatch, capsys).out("skb", "build", "--from", "graph", str(path), "--dry-run", "--json")
+    out = kbnav.out("skb", "build", "--from", "graph", str(path), "--dry-run", "--json")
     assert json.loads(out)["columns"][f"{path}#nodes"]["born"] == ["number" if "csv" in name else "int", [1964]]
     source, losses = of_graphs([path]), Losses()
     (ann, blue) = source.nodes(losses)

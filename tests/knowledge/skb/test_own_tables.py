@@ -20,7 +20,6 @@ from kbnav.knowledge.skb.importers.values import column_of
 from kbnav.knowledge.skb.schema import EdgeRecord, Losses, NodeRecord, Source
 from kbnav.knowledge.skb.store import SKB
 from kbnav.settings.model import Settings
-from tests.apps.parts import Cli
 from tests.knowledge.skb.sources import BARE
 
 SHOP = """\
@@ -281,8 +280,9 @@ def test_cells_without_a_unit_are_in_that_of_the_columns_name(name):
     [
         (["44.85", "7", "on request", "n/a"], '1 of 3 cells are no numbers: ["on request"]'),
         (["31.12.2024", "01.02.2023", "soon"], '1 of 3 cells are no dates: ["soon"]'),
+        (["44.85", "7.5", "7,50"], "decimal marks"),
         (["2,5 kg", "900 ml"], "its units differ: kg, ml"),
-        (["EUR 3.50", "7"], "its units differ: none, €"),
+        (["EUR 3.50", "7"], 'its units differ: none, € (in the TOML file, rename = {"it" = "it (€)"}'),
         (["0042", "17", "18"], ""),
         (["red", "blue", "7"], ""),
         (["1", "2"], ""),
@@ -313,8 +313,8 @@ def test_cells_that_say_nothing_are_left_out_columns_get_names_and_those_of_link
     assert list(losses.examples.values()) == [["l.csv: qty"]]
 
 
-def test_a_dry_run_shows_columns_where_a_build_would_stop_and_says_why(tmp_path, monkeypatch, capsys):
-    kbnav, (data, toml) = Cli(monkeypatch, capsys), (tmp_path / "n.csv", tmp_path / "n.toml")
+def test_a_dry_run_shows_columns_where_a_build_would_stop_and_says_why(tmp_path, kbnav):
+    data, toml = tmp_path / "n.csv", tmp_path / "n.toml"
     rows = "Art.-Nr.,Price\n1,7.50\n"
     data.write_text(f"{rows}2\n")
     code, out, error = kbnav("skb", "build", "--nodes", str(data), "--dry-run")

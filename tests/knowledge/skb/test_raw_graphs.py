@@ -206,7 +206,7 @@ def test_all_papers_with_a_text_from_starks_own_file_of_texts(mag, tmp_path):
         assert "author writes paper" in get_doc_info(skb, skb.number("5"))
 
 
-def test_what_is_not_primekg_is_said(primekg: Path, tmp_path: Path):
+def test_what_is_not_primekg_is_said(primekg, tmp_path):
     with (primekg / "kg.csv").open("w", newline="") as file:
         csv.writer(file).writerows([HEADER[:-1], GRAPH[0][:-1]])
     with pytest.raises(DataError, match="not PrimeKG's table of edges: no column y_source"):
@@ -216,7 +216,7 @@ def test_what_is_not_primekg_is_said(primekg: Path, tmp_path: Path):
         PrimeKGSource(primekg)
 
 
-def test_what_is_not_ogbn_mag_is_said(mag: Path, tmp_path: Path):
+def test_what_is_not_ogbn_mag_is_said(mag, tmp_path):
     with pytest.raises(UsageError, match="no raw/relations here"):
         MagSource(tmp_path)
     packed(mag / "mag" / "raw" / "relations" / "author___writes___paper" / "edge.csv.gz", [("author", "paper")])

@@ -27,7 +27,6 @@ from kbnav.knowledge.skb.rdf import SparqlStore, local_name, local_names
 from kbnav.knowledge.skb.search import instances
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES
-from tests.apps.parts import Cli
 
 from .test_build import write_jsonl
 
@@ -396,10 +395,9 @@ def test_dots_that_the_parser_does_not_read_are_encoded_and_the_message_says_so(
     kb.close()
 
 
-def test_the_command_writes_turtle_packed_or_not(tmp_path, monkeypatch, capsys, demo_home):
+def test_the_command_writes_turtle_packed_or_not(tmp_path, monkeypatch, kbnav, demo_home):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KBNAV_HOME", str(demo_home))
-    kbnav = Cli(monkeypatch, capsys)
     assert kbnav("skb", "copy", "demo", "--out", "demo.ttl")[1].startswith("demo.ttl: 252 nodes, 915 edges, ")
     told = json.loads(kbnav("skb", "copy", "demo", "--out", "demo.ttl.gz", "--json")[1])
     assert (told["nodes"], told["edges"]) == (252, 915)
@@ -416,7 +414,7 @@ def test_a_result_that_grows_too_large_is_stopped_in_the_child(demo_kb):
     store.close()
 
 
-def test_a_query_without_end_is_stopped_and_the_next_one_runs(clinic_path: Path):
+def test_a_query_without_end_is_stopped_and_the_next_one_runs(clinic_path):
     kb = SkbKB(SKB.open(clinic_path), query_timeout=2.0)
     with pytest.raises(QueryTimeout, match="longer than 2 s"):
         kb.execute_query("SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i }")

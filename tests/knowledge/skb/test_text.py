@@ -323,7 +323,7 @@ def test_no_name_within_the_allowed_edits_is_missed(held, query, data, tmp_path_
         assert match.how == ("exact" if same else "fuzzy" if distances[match.number] else "normalised")
 
 
-def test_what_is_no_index_of_names_is_refused(tmp_path: Path):
+def test_what_is_no_index_of_names_is_refused(tmp_path):
     with pytest.raises(DataError, match=str(tmp_path)):
         names.open(tmp_path)
     name_index(tmp_path / "two", ["oak", "elm"])

@@ -190,7 +190,7 @@ def test_no_more_are_given_than_are_asked_for():
 
 
 @pytest.mark.parametrize("text", ["long " * 20_000, " ".join(f"{a}{b}" for a in "qxyz" for b in range(99))])
-def test_a_search_of_100_kb_is_cut_to_what_the_service_takes(text: str):
+def test_a_search_of_100_kb_is_cut_to_what_the_service_takes(text):
     with serving(wikibase) as served, client(served.url) as opened:
         assert opened.kb.search_entities(text).rung == "none"
         assert all(len(asked.params.get("search", "")) <= 250 for asked in served.asked)

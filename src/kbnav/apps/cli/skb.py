@@ -161,7 +161,7 @@ def build(
         labels=tuple(label_property or ()),
         types=tuple(types or ()),
         duplicates=duplicates,
-        bad=bad_lines_file(Path(out)) if bad == "skip" else None,
+        bad=bad_lines_file(Path(out or "OUT")) if bad == "skip" else None,
     )
     if dry_run:
         _print_preview(recipe, console, as_json)

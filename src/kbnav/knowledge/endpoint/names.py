@@ -155,10 +155,8 @@ def _pages(
         yield rows, newest, ">" if newest == last else ">="
 
 
-def open_names(path: Path, endpoint: str = "URL") -> Names:
-    """The index of an endpoint's names. Raises UsageError where there is none, DataError where it is something else."""
-    if not path.is_file():
-        raise UsageError(f"there is no name index {path}: `kbnav sparql index {endpoint} --out {path}` makes it")
+def open_names(path: Path) -> Names:
+    """The index of an endpoint's names. Raises DataError where it is something else."""
     try:
         file = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
         [(application,)], [(version,)] = file.execute("PRAGMA application_id"), file.execute("PRAGMA user_version")

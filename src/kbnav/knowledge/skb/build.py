@@ -489,7 +489,8 @@ class _EdgeCollector:
         self.edges += 1
         source, target = self._numbers.get(item.source), self._numbers.get(item.target)
         if item.deleted or source is None or target is None or not item.relation:
-            reason, case = "edge to a node that does not exist", f"{item.source} {item.relation} {item.target}"
+            reason = f"edge “{item.relation}” to a node that does not exist"
+            case = f"{item.source} {item.relation} {item.target}"
             if item.deleted or not item.relation:
                 reason = "edge deleted" if item.deleted else "edge without a relation"
             elif near := self._near(item.source) or self._near(item.target):

@@ -162,7 +162,7 @@ def _reread(path: Path, meta: Meta, *, skip: bool, aside: Path | None = None) ->
         layers.append(layer.model_copy(update={"bad": aside / bad.name if aside and bad else bad}))
     with ExitStack() as opened:
         folder = Path(opened.enter_context(TemporaryDirectory(prefix="kbnav-")))
-        source = layers[0].source()
+        source = layers[0].source(opened.enter_context(SKB.open(path)))
         for number, layer in enumerate(layers[1:]):
             build(source, folder / str(number), _BARE)
             below = opened.enter_context(SKB.open(folder / str(number)))
@@ -180,7 +180,9 @@ def update_again(path: Path, options: Options, *, skip: bool = False, progress: 
     _refuse_other_encoder(path, meta, options)
     previous = path / meta.data
     with _reread(path, meta, skip=skip) as source:
-        return build(source, path, options, name=meta.name, previous=previous, recipe=meta.recipe, progress=progress)
+        made = build(source, path, options, name=meta.name, previous=previous, recipe=meta.recipe, progress=progress)
+    _remove_read(path)
+    return made
 
 
 def difference(path: Path, records: Recipe | None = None, *, skip: bool = False) -> dict[str, Dropped]:
@@ -269,6 +271,11 @@ def update(path: Path, records: Source | Recipe, options: Options, *, progress: 
             progress=progress,
             job_of=job_of(skb, source, options),
         )
-    with suppress(UsageError), locked(path / LOCK, "another build is under way"):  # which will
-        remove_unused(path, read_meta(path).data)  # the data that was read from
+    _remove_read(path)
     return meta
+
+
+def _remove_read(path: Path) -> None:
+    """Delete the data that an update read."""
+    with suppress(UsageError), locked(path / LOCK, "another build is under way"):  # which will
+        remove_unused(path, read_meta(path).data)

@@ -35,7 +35,7 @@ ASKING = frozenset(
     [
         *("identify", "find", "list", "name", "names", "give", "show", "tell", "count", "any", "some", "please"),
         *("common", "shared", "share", "shares", "same", "known", "also", "related", "connected", "linked"),
-        *("node", "nodes", "one", "ones", "look", "looking", "search", "searching", "seek", "want", "need"),
+        *("node", "nodes", "one", "ones", "those", "look", "looking", "search", "searching", "seek", "want", "need"),
     ]
 )
 """Words of requests that describe nothing."""

@@ -9,7 +9,7 @@ from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.sparql.rewriting import rewrite_dates
 from kbnav.knowledge.wikidata.mirror.mirror import MIRROR
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
-from tests.knowledge.wikidata.mirror.test_sparql import rows
+from tests.knowledge.wikidata.mirror.test_server import rows
 
 BORN, DIED = date(1867, 11, 7), date(1934, 7, 4)
 DAYS = (DIED - BORN).days

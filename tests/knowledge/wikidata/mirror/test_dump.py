@@ -60,9 +60,7 @@ def comparable(quads: Iterable[Quad]) -> set[tuple[str, str, str]]:
 
 
 @pytest.mark.slow
-def test_entities_become_the_triples_of_wikidatas_own_export(
-    shared_data: Path, entity_lines: list[dict[str, Any]]
-) -> None:
+def test_entities_become_the_triples_of_wikidatas_own_export(shared_data, entity_lines):
     entities = {(one["id"], one.get("lastrevid")): one for one in entity_lines if one["type"] != "property"}
     compared = Counter[str]()
     for file in sorted((shared_data / "rdf-docs" / "official").iterdir()):
@@ -131,7 +129,7 @@ def time(text: str, precision: int, calendar: str) -> dict[str, Any]:
         ("-13798000000-00-00T00:00:00Z", 3, GREGORIAN, "-13797999999-01-01T00:00:00Z"),
     ],
 )
-def test_times_are_written_in_the_gregorian_calendar(text: str, precision: int, calendar: str, expected: str) -> None:
+def test_times_are_written_in_the_gregorian_calendar(text, precision, calendar, expected):
     quads = list(entity_quads(item(1, P1=time(text, precision, calendar))))
     direct = [quad.object.value for quad in quads if quad.predicate.value.endswith("/direct/P1")]
     assert direct == [expected]
@@ -152,7 +150,7 @@ def test_times_are_written_in_the_gregorian_calendar(text: str, precision: int, 
         item(1, P1=time("yesterday", 11, GREGORIAN)),
     ],
 )
-def test_what_is_no_entity_is_refused(entity: dict[str, Any]) -> None:
+def test_what_is_no_entity_is_refused(entity):
     with pytest.raises(BadValue):
         list(entity_quads(entity))
 
@@ -170,14 +168,14 @@ def labels(mirror: Path) -> set[str]:
 @pytest.mark.parametrize(
     ("name", "pack"), [("a.json", bytes), ("a.json.gz", gzip.compress), ("a.json.bz2", bz2.compress)]
 )
-def test_a_dump_is_built_into_a_mirror(tmp_path: Path, name: str, pack: Any) -> None:
+def test_a_dump_is_built_into_a_mirror(tmp_path, name, pack):
     (tmp_path / name).write_bytes(pack(dump(item(1, P31=to(5)), {"id": "L1"}, item(2)).encode()))
     info = build_mirror([tmp_path / name], tmp_path / "mirror")
     assert (info.entities, info.names) == (2, 2)
     assert labels(tmp_path / "mirror") == {"item 1", "item 2"}
 
 
-def test_lines_without_brackets_are_read_and_links_and_languages_choose(tmp_path: Path) -> None:
+def test_lines_without_brackets_are_read_and_links_and_languages_choose(tmp_path):
     named = item(9, label="instance of")["labels"]
     entities = [
         item(1, P31=to(5)),
@@ -207,9 +205,7 @@ def test_lines_without_brackets_are_read_and_links_and_languages_choose(tmp_path
         (dump(item(1)).replace('"id"', "id"), 2, "not JSON: "),
     ],
 )
-def test_a_dump_that_is_cut_off_or_damaged_is_named_with_its_line(
-    tmp_path: Path, text: str, line: int, told: str
-) -> None:
+def test_a_dump_that_is_cut_off_or_damaged_is_named_with_its_line(tmp_path, text, line, told):
     (tmp_path / "cut.json").write_text(text)
     with pytest.raises(DataError, match=rf"cut\.json:{line}: .*{re.escape(told)}"):
         build_mirror([tmp_path / "cut.json"], tmp_path / "mirror")

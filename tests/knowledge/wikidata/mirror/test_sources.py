@@ -130,9 +130,7 @@ def triples(mirror: Path) -> set[str]:
         ([], ["P31/P279*=Q201", "P279*=Q215627", "P31=Q5"], "Q21 Q23 Q24 Q25 Q201 Q202"),
     ],
 )
-def test_items_are_chosen_by_their_links_wherever_their_classes_stand(
-    tmp_path: Path, form: str, piece: int, keep: list[str], without: list[str], people: str
-) -> None:
+def test_items_are_chosen_by_their_links_wherever_their_classes_stand(tmp_path, form, piece, keep, without, people):
     (tmp_path / form).write_bytes(FORMS[form](DUMP))
     chosen = parse_chosen(keep, [*without, "external-ids"], ["de"])
     build_mirror([tmp_path / form], tmp_path / "out", chosen=chosen, piece=piece)
@@ -149,7 +147,7 @@ def test_items_are_chosen_by_their_links_wherever_their_classes_stand(
     assert bool(pointed) == ("truthy" not in form and bool(wanted & {"Q20", "Q21", "Q24"}))
 
 
-def test_what_is_chosen_is_written_in_a_form_of_its_own() -> None:
+def test_what_is_chosen_is_written_in_a_form_of_its_own():
     for wrong in ("Q5", "P31=human", "P31/P279=Q5", "external-id"):
         with pytest.raises(UsageError, match=r"P31/P279\*=Q5"):
             parse_chosen([], [wrong], [])
@@ -196,9 +194,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         ("latest-all.json.bz2", "", "disk"),
     ],
 )
-def test_a_build_that_is_ended_goes_on_where_it_was(
-    tmp_path: Path, many: list[dict[str, Any]], form: str, chosen: str, word: str
-) -> None:
+def test_a_build_that_is_ended_goes_on_where_it_was(tmp_path, many, form, chosen, word):
     (tmp_path / form).write_bytes(FORMS[form](many))
     (tmp_path / "again.nt").write_bytes(truthy([entity(f"Q{number}", {"P31": [5]}) for number in range(5000, 5100)]))
     sources = [str(tmp_path / form), str(tmp_path / "again.nt")]
@@ -230,7 +226,7 @@ def test_a_build_that_is_ended_goes_on_where_it_was(
     assert named("out") == named("whole")
 
 
-def test_what_was_kept_of_another_build_is_not_used(tmp_path: Path, many: list[dict[str, Any]]) -> None:
+def test_what_was_kept_of_another_build_is_not_used(tmp_path, many):
     (tmp_path / "a.nt").write_bytes(truthy(many))
     command = [sys.executable, "-c", BUILD, str(tmp_path / "out"), "indexing names", "", "0", str(tmp_path / "a.nt")]
     assert subprocess.run(command, capture_output=True, timeout=120).returncode != 0
@@ -241,7 +237,7 @@ def test_what_was_kept_of_another_build_is_not_used(tmp_path: Path, many: list[d
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_dump_that_is_cut_off_in_mid_line_leaves_nothing(tmp_path: Path, form: str) -> None:
+def test_a_dump_that_is_cut_off_in_mid_line_leaves_nothing(tmp_path, form):
     unpack, pack = (bz2.decompress, bz2.compress) if form.endswith("bz2") else (gzip.decompress, gzip.compress)
     whole = unpack(FORMS[form](DUMP))
     end = whole.rstrip(b"\n]").rindex(b"\n") + 30  # within the last line of data

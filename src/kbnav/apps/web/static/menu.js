@@ -32,7 +32,10 @@ export function listenToMenus() {
   document.addEventListener("toggle", ({ target }) => { // to where it is seen whole
     if (target.matches("aside .menu[open]")) target.lastElementChild.scrollIntoView({ block: "nearest" });
     const bar = document.getElementById("ask")?.getBoundingClientRect().top ?? innerHeight;
-    if (target.matches(".foot .menu")) target.classList.toggle("up", target.open && target.getBoundingClientRect().bottom + target.lastElementChild.offsetHeight > bar);
+    if (!target.matches(".foot .menu")) return;
+    target.classList.remove("end");
+    target.classList.toggle("up", target.open && target.getBoundingClientRect().bottom + target.lastElementChild.offsetHeight > bar);
+    target.classList.toggle("end", target.open && target.lastElementChild.getBoundingClientRect().right > document.documentElement.clientWidth);
   }, true);
   document.addEventListener("focusin", (event) => close(event.target));
   document.addEventListener("keydown", (event) => {

@@ -379,7 +379,7 @@ class TableSource:
     def _rows(self, table: Table | Links, losses: Losses | None) -> Iterator[Record]:
         def put_aside(error: DataError, line: str) -> None:
             if losses is not None and self.bad:
-                losses.add(f"line that cannot be read whole (all are in {self.bad.name})", str(error))
+                losses.add(f"line that cannot be read whole (a build puts all into {self.bad.name})", str(error))
                 with self.bad.open("a", encoding="utf-8") as kept:
                     kept.write(json.dumps({"reason": str(error), "line": line.rstrip("\r\n")}) + "\n")
 

@@ -127,9 +127,10 @@ def _why_text(texts: Sequence[str]) -> str:
     if 2 * len(cells) >= len(texts) or cells[0].isdigit():  # a code that begins with 0
         return ""
     told = json.dumps(list(dict.fromkeys(cells))[:_TOLD], ensure_ascii=False)
-    return (
-        f"{len(cells)} of {len(texts)} cells are no {what}: {told} (in the TOML file, empty = {told} leaves them out)"
-    )
+    hint = f"in the TOML file, empty = {told} leaves them out"
+    if all(any(_number(text, way) for way in _NUMBERS) for text in cells):
+        hint = "their decimal marks are not those of the others: write them so"
+    return f"{len(cells)} of {len(texts)} cells are no {what}: {told} ({hint})"
 
 
 def column_of(name: str, cells: Sequence[Any]) -> Column:
@@ -147,7 +148,9 @@ def column_of(name: str, cells: Sequence[Any]) -> Column:
         units = said
     sizes = _sizes(units)
     if len(units) > 1 and not sizes:
-        return Column(name, why=f"its units differ: {', '.join(sorted(one or 'none' for one in units))}")
+        told = ", ".join(sorted(one or "none" for one in units))
+        hint = f' (in the TOML file, rename = {{"{name}" = "{name} ({max(units)})"}} says that of cells without one)'
+        return Column(name, why=f"its units differ: {told}{hint if len(units) == 2 and '' in units else ''}")
     if len({tuple(found) for found in fitting.values()}) != 1:
         return Column(name, why="" if fitting else _why_text(texts))
     unit = max(units, key=lambda one: sizes.get(one, 0))
