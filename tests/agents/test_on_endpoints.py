@@ -83,7 +83,7 @@ def test_labels_and_aliases_that_are_asked_for_are_shown(company, tmp_path):
     agent, _ = scripted(company, tmp_path, says(("get_entry", wanted)), language="en")
     lines = ask(agent, QUESTION).path[0].observation.splitlines()
     values = {line.partition("): ")[2] for line in lines[1:-1]}
-    assert (values, lines[-1]) == ({"Desk Lamp 12", "Study Light"}, "It has no statement of shop:since.")
+    assert (values, lines[-1]) == ({"Desk Lamp 12 (en)", "Study Light"}, "It has no statement of shop:since.")
 
 
 def test_a_follow_up_that_names_no_class_has_the_profiles_of_what_was_asked_before(company, tmp_path):
