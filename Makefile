@@ -46,6 +46,7 @@ attack-test: $(READY)  ## the attacks that take too long for `make test`
 
 long-test: $(READY)  ## builds, questions, chats, evaluations, the page and the bot killed at random, KBNAV_KILLS (60) times
 	$(BIN)/python -m pytest -q -s tests/long
+	$(BIN)/python -m pytest -q -n auto -m hypothesis --hypothesis-profile=deep
 
 kill-test: $(READY)  ## the same 1,000 times; about 40 minutes
 	KBNAV_KILLS=1000 $(BIN)/python -m pytest -q -s tests/long/test_kills.py

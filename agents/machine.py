@@ -25,6 +25,7 @@ from kbnav.agents.common.state import (
     all_steps,
     next_turn,
     seen_text,
+    start,
     turns_left,
     turns_used,
 )
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.graph.state import CompiledStateGraph, StateGraph
     from langgraph.runtime import Runtime
+    from langgraph.types import Command
 
 T = TypeVar("T")
 Node = Literal["think", "act", "rollback", "report"]
@@ -118,25 +120,27 @@ class Machine:
         self,
         graph: StateGraph[Any, Any, Any, Any],
         context: Callable[[State, Runtime[Any]], RunContext],
-        wrapped: Callable[[Callable[..., Update]], Any] = lambda node: node,
+        wrapped: Callable[[Callable[..., Command[Node]]], Any] = lambda node: node,
     ) -> None:
         """Add the nodes, which begin at ``think`` and end at ``report``; ``context`` gives that of a run.
 
         ``wrapped`` makes of the function of a state and a runtime what LangGraph is given.
         """
+        from langgraph.types import Command
 
-        def as_node(work: Callable[[State, RunContext], Update]) -> Callable[..., Update]:
-            def node(state: State, runtime: Runtime[Any]) -> Update:
+        def as_node(work: Callable[[State, RunContext], Update]) -> Callable[..., Command[Node]]:
+            def node(state: State, runtime: Runtime[Any]) -> Command[Node]:
                 run = context(state, runtime)
-                return work(state, replace(run, tell=runtime.stream_writer) if run.tell is _into_stream else run)
+                update = work(state, replace(run, tell=runtime.stream_writer) if run.tell is _into_stream else run)
+                after: Any = {**state, **update}
+                return Command(update=update, goto=() if "outcome" in update else self.route(after))
 
             return node
 
-        for work in (self.think, self.act, self.rollback, self.report):
-            graph.add_node(work.__name__, wrapped(as_node(work)))
-        graph.add_conditional_edges("think", self.route, ["act", "rollback", "report"])
-        graph.add_conditional_edges("act", self.route, ["think", "report"])
-        graph.add_conditional_edges("rollback", self.route, ["think", "report"])
+        graph.add_node("think", wrapped(as_node(self.think)), destinations=("act", "rollback", "report"))
+        graph.add_node("act", wrapped(as_node(self.act)), destinations=("think", "report"))
+        graph.add_node("rollback", wrapped(as_node(self.rollback)), destinations=("think", "report"))
+        graph.add_node("report", wrapped(as_node(self.report)))
 
     def route(self, state: State) -> Node:
         """Where to go from any node but ``report``."""
@@ -416,6 +420,21 @@ def _contexts(calls: Sequence[Call], toolbox: Toolbox, state: State, tools: Cont
         contexts.append(replace(tools, seen="\n".join(seen), number=result, results=results, earlier=earlier))
         seen.append(str(call.arguments.get("query", "")))
     return contexts
+
+
+def finishes(policy: Policy, toolbox: Toolbox, question: str, context: Context) -> bool:
+    """Whether a policy answers a question beside the run; raises StopRun where that may ask for no more."""
+    state = start(question, (), Budget())
+    path, own = state["path"], replace(context, question=question, tables={}, found={}, number=1)
+    while len(path) < Budget().actions and (calls := policy(state, own).calls):
+        for call in calls:
+            if call.tool == FINISH:
+                return not call.arguments.get("no_answer")
+            step, _, stopped = _run_one(len(path) + 1, call, toolbox, own)
+            if stopped:
+                raise stopped
+            path.append(step)
+    return False
 
 
 def _run_one(number: int, call: Call, toolbox: Toolbox, context: Context) -> _Ran:

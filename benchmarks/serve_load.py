@@ -8,7 +8,8 @@ is looked at; then many pages of a knowledge base that never answers are asked f
 Last, a simple question is asked once a second, alone and beside many readers (``_readers.py``), who think ``--think``
 seconds on average between two things that they do. ``--varied``: not six questions again and again, but some 270
 different ones (``_varied.py``); of those that are timed each is new to the server. ``--ask``: readers do
-nothing but ask. ``--workers``: so many processes serve, with PostgreSQL, whose processes count as the machine's.
+nothing but ask, and nobody asks beside them: who asks once a second would come behind all. ``--workers``: so
+many processes serve, with PostgreSQL, whose processes count as the machine's.
 """
 
 from __future__ import annotations
@@ -154,6 +155,7 @@ def mixed(
 ) -> None:
     """Simple questions alone, and beside readers; where the processors' time went, and the memory minute by minute.
 
+    Where readers do ``only`` some things, nothing is asked beside them.
     Without ``questions``, six are asked again and again; else the first of these are timed, and readers ask the rest.
     """
     if questions:
@@ -164,7 +166,7 @@ def mixed(
         asked = answers(url)
         timed = list(asked.items())
     probes = cycle(timed)
-    alone = simple(url, probes, ALONE)
+    alone = [] if only else simple(url, probes, ALONE)
     command = [sys.executable, "-m", "benchmarks._readers", url, key, str(readers), str(think), *only]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     used, began, memory = Used(process), time.perf_counter(), list[str]()
@@ -173,15 +175,19 @@ def mixed(
         load.stdin.flush()  # type: ignore[union-attr]
         beside = []
         while (left := began + seconds - time.perf_counter()) > 0:
-            beside += simple(url, probes, min(60.0, left))
+            if only:
+                time.sleep(min(60.0, left))
+            else:
+                beside += simple(url, probes, min(60.0, left))
             memory.append(f"{Memory(process).now():.0f}")
         wall = time.perf_counter() - began
         told = json.loads(load.communicate()[0])
-    low, high = (sorted(taken)[int(0.95 * len(taken))] for taken in (alone, beside))
-    middle = statistics.median(alone), statistics.median(beside)
     print(f"{readers} readers, {sum(told['done'].values()) / wall:.1f} things a second, {wall:.0f} s")
-    print(f"  a simple question, median: {middle[0]:.3f} s alone, {middle[1]:.3f} beside ({len(beside)} asked)")
-    print(f"  at the 95th percentile: {low:.3f} s alone, {high:.3f} beside, {high / low:.1f} times")
+    if beside:
+        low, high = (sorted(taken)[int(0.95 * len(taken))] for taken in (alone, beside))
+        middle = statistics.median(alone), statistics.median(beside)
+        print(f"  a simple question, median: {middle[0]:.3f} s alone, {middle[1]:.3f} beside ({len(beside)} asked)")
+        print(f"  at the 95th percentile: {low:.3f} s alone, {high:.3f} beside, {high / low:.1f} times")
     print("  done:", told["done"], "lost:", told["lost"])
     print("  at the 95th percentile:", {what: f"{taken:.2f} s" for what, taken in told["p95"].items()})
     print(f"  processors: {used.since(wall)}, readers {told['cpu'] / wall:.0%}; MiB by the minute: {', '.join(memory)}")

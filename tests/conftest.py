@@ -27,8 +27,11 @@ from tests.marked import nothing_secret_is_left
 __all__ = ["nothing_secret_is_left"]
 ROOT = Path(__file__).resolve().parent.parent
 
-settings.register_profile("kbnav", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("kbnav")  # no test is failed by a busy machine
+# No test is failed by a busy machine; --hypothesis-profile=deep tries more, as make long-test does.
+quick = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", quick)
+settings.register_profile("deep", quick, max_examples=1000)
+settings.load_profile("quick")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -90,8 +90,8 @@ class Agent:
         return self._graphs[checkpointer]  # type: ignore[no-any-return]
 
     def prompt_hashes(self) -> dict[str, str]:
-        """SHA-256 of the agent's prompt files, of the examples in them and of the notes."""
-        files = prompt_hashes(".", *self.prompts) if self.prompts else {}
+        """SHA-256 of the agent's prompt files, of the examples in them and of the notes; rules read no prompt."""
+        files = prompt_hashes(".", *self.prompts) if self.prompts and self.model != OFFLINE else {}
         notes = "\n".join(note.model_dump_json() for note in self.notes)
         own = {"notes": hashlib.sha256(notes.encode()).hexdigest()} if notes else {}
         return {**files, **own, **(self.demonstrations.hashes if self.demonstrations else {})}

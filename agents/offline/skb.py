@@ -150,14 +150,14 @@ class SkbAgenda(Agenda):
             if reading.mentions and self.question.asks in ("", "person") and not self._left(here):
                 yield self._finished("This is what it names.", here, [self._skb.id(here[0].node)], "")
         if again := reading.afterthought:
-            told = (*reading.words, *(one.first for one in reading.types))
-            before = any(place < reading.mentions[-1].first for place in told)
+            told = {*reading.words, *(one.first for one in reading.types)}
+            start = max((one.end for one in reading.mentions[:-1]), default=0)
+            before = not told.isdisjoint(range(start, reading.mentions[-1].first))
             # What nothing before it links is linked by what is said behind it: "products that Bo Lind ordered".
             mentions = (*mentions[: None if before else -1], again)
         if QUERY in self.toolbox.names:
             yield from self._linked(mentions)
-        described = reading.asked or (reading.words and self.question.asks != "time")  # no thing is a time
-        if described and not self._among:
+        if reading.asked or (reading.words and self.question.asks != "time"):  # no thing is a time
             yield from self._by_text_alone()
         self.decline(self._left([Path(one.nodes[0], (), 0.0) for one in mentions]), (), self._links())
 
@@ -259,7 +259,7 @@ class SkbAgenda(Agenda):
                 mentions = sorted((*self._reading.mentions, mention), key=lambda one: one.first)
                 rest = tuple(at for at in self._reading.words if at != first)
                 self._reading = replace(self._reading, mentions=tuple(mentions), words=rest)
-                self._before = f"{named[0][0]} is meant by “{word.text}”. "
+                self._before += f"{named[0][0]} is meant by “{word.text}”. "
             elif 0 < len(named) <= _MENTIONS:
                 which = f"“{word.text}” may be {' or '.join(label for label, _ in named)}: say which."
                 yield [(FINISH, which, {"nodes": []})]
@@ -283,7 +283,7 @@ class SkbAgenda(Agenda):
                 answer = answer.partition(f"): {field}: ")[2] if len(holders) == 1 else answer
                 of = ", ".join(self._skb.name(number(node)) for node in holders)
                 yield self._finished(f"This is “{field}” of {of}.", paths, holders, answer, field)
-            elif not self.turns(unused):
+            elif len(nodes) == 1 and not self.turns(unused):
                 self.understood = Understood(self._worded(paths))
                 yield [(FINISH, f"{self._skb.name(number(nodes[0]))} has no “{field}”.", {"nodes": []})]
 
@@ -368,10 +368,9 @@ class SkbAgenda(Agenda):
 
     def _none(self, paths: Sequence[Path]) -> Iterator[Calls]:
         """The end where each of the paths, or the only one that words name, is sure, and none is at the end of all."""
-        if self._query(paths) not in self.rows or not all(map(self._sure, paths)):
-            return
         named = self._reading.asked and (paths[0].used or self._among) and not self.telling(self._left(paths))
-        if len(paths) == 1 and not named:
+        sure = all(map(self._sure, paths)) and (named or len(paths) > 1)
+        if not sure or self._query(paths) not in self.rows:
             return
         each = []
         for path in paths:
@@ -536,11 +535,13 @@ class SkbAgenda(Agenda):
         words, text = self.telling(self._left(paths)), self._text(nodes[0])
         # "products with reviews about X" are no texts
         vague = any(not step.relation for path in paths for step in path.steps) if paths else self._reading.types
+        kinds = {step.target for path in paths for step in path.steps}
+        missed = not vague and any(one.name not in kinds for one in self._reading.types)
         guess = bool(vague) and words == self.telling(self._left(paths, text))
         names = ", ".join(one.label for one in self._kb.named(nodes).values())
         listed = words and self.question.kind != "count"
         answer = f"The nearest by their texts, not checked: {names}" if listed else ""
-        return self._finished(said, paths, nodes, answer, text, all_needed=guess)
+        return self._finished(said, paths, nodes, answer, text, all_needed=guess or missed)
 
     def _counted_links(self, kind: str, words: Sequence[str]) -> Step | None:
         """The links of a type that the words name, by their relation or by the type at the other end."""
@@ -566,10 +567,12 @@ class SkbAgenda(Agenda):
         text = reading.text(sorted({*reading.words, *named}))
         thought = "No path leads to an answer; looking for what the question describes."
         described = {"text": text, "node_type": asked, "limit": ANSWERS}
-        shown = (yield from self._nodes([(_DESCRIBED, thought, described)], last=True)) if text else []
-        if found := shown:
+        shown = (
+            (yield from self._nodes([(_DESCRIBED, thought, described)], last=True)) if text and not self._among else []
+        )
+        if shown:
             words = self.telling(self._left(()))
-            found, _ = self._saying(found, words)
+            found, _ = self._saying(shown, words)
             held = ", ".join(f"“{word}”: {index.holders(word):,}" for word in words) if index else ""
             listed = f"{len(found)} of {self._size(asked):,} are listed."
             yield self._finished_by_text(f"{listed} Texts with {held}." if held else listed, (), found)

@@ -43,7 +43,11 @@ _LIKELY, _SURE = 0.2, 1.0
 """Scores of a name: below the first it is no link, from the second on it is hardly anything else."""
 _RUNGS = {"exact": 1.0, "near": 0.85, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}
 _HAS = ("did ", "do ", "does ", "had ", "has ", "have ", "hat ", "hatte ", "haben ", "hatten ")  # not what it is
-_WHAT = r"(?i)\W*(?:(?:what|who) (?:is|was)|(?:was|wer) (?:ist|war)|qui est|qu[eé] es|quién es)(?: an?| the)? "
+_ABOUT = (
+    r"(?i)\W*(?:(?:(?:what|who) (?:is|was)|(?:was|wer) (?:ist|war)|qui est|qu[eé] es|quién es|tell me about"
+    r"|(?P<place>where (?:is|are|was)|wo (?:ist|liegt|liegen)|où est|dónde está))(?: an?| the| der| die| das)? )?"
+)
+"""What may stand before a name where what it is, or where, is asked for."""
 _NOW = re.compile(r"(?i)\W*(?:is|are|ist|sind|est|es) ")
 _END = "P582"
 """End time."""
@@ -63,10 +67,10 @@ _CLASS_PATH = re.compile(r"wdt:P\d+\* wd:Q\d+")
 
 def value_kind(value: Value) -> Literal["item", "time", "number", "text", ""]:
     """Of what kind a value is; empty where none was seen."""
-    if value.id or not value.text:
+    if value.id or value.special or not value.text:
         return "item" if value.id else ""
-    if value.special or value.datatype == "time":
-        return "text" if value.special else "time"
+    if value.datatype == "time":
+        return "time"
     return "number" if value.datatype in ("quantity", "decimal", "integer", "double") else "text"
 
 
@@ -90,11 +94,6 @@ class Segment:
     def best(self) -> str:
         """Id of the likeliest item."""
         return self.items[0].id
-
-    @property
-    def exact(self) -> bool:
-        """Whether its first item is called so."""
-        return fold(self.text) in (fold(self.items[0].label), fold(self.items[0].alias))
 
     @cached_property
     def score(self) -> float:
@@ -238,8 +237,9 @@ class WikidataAgenda(Agenda):
                 if number:
                     all_counts = "COUNT(" in final or "ORDER BY" in probe
                     copy = [Doubt("copy")] if all_counts and is_mirror(self.context.kb.state()) else []
-                    self.understood = Understood(unused=self.told_words(unused, probe), doubts=(*doubts, *copy))
-                    yield [(FINISH, FITS, {"result": number, "answer": self._sentence(probe)})]
+                    told = focus[0].items[0] if "?direct" in probe else Entity("")
+                    self.understood = Understood(told.label, self.told_words(unused, probe), doubts=(*doubts, *copy))
+                    yield [(FINISH, FITS, {"result": number, "answer": told.description or self._sentence(probe)})]
         return refused
 
     def _found(self, phrase: Phrase) -> SearchResult | None:
@@ -387,10 +387,8 @@ class WikidataAgenda(Agenda):
             if self.last and len(about) == 1:
                 again = re.sub(rf"\bwd:{about[0]}\b", f"wd:{focus[0].best}", self.last.outcome.query)
                 yield Hypothesis(again, f"The last question again, about {focus[0].text}.")
-            elif re.fullmatch(rf"{_WHAT}{re.escape(focus[0].text)}\W*", question.text):
-                for code in dict.fromkeys((self.language, "en")):
-                    told = f'wd:{focus[0].best} schema:description ?text . FILTER(LANG(?text) = "{code}")'
-                    yield Hypothesis(f"SELECT (STR(?text) AS ?answer) WHERE {{ {told} }}", "Reading what it is.")
+            if question.asks != "place":
+                yield from self._told(focus[0])
         if self.kind and (question.measure or question.years):
             yield from self._compared(focus)
         ranked = sorted((one for name in focus for one in self._relations(name)), key=lambda one: -one.score)
@@ -415,6 +413,17 @@ class WikidataAgenda(Agenda):
         for relation in ranked[:_RELATIONS]:
             thought = f"{relation.label} ({relation.property_id}) fits the question best of what is left."
             yield self._values(relation.triple(), thought, number="number" in relation.kinds)
+        if question.asks == "place" and len(focus) == 1:
+            yield from self._told(focus[0])
+
+    def _told(self, name: Segment) -> Iterator[Hypothesis]:
+        """What is stated of a name that stands alone or after "what is", or where it is."""
+        if asked := re.fullmatch(rf"{_ABOUT}{re.escape(name.text)}\W*", self.question.text):
+            places = " ".join(f"wdt:{one}" for one in self.words.each(_PLACED))
+            only = f"VALUES ?direct {{ {places} }} " if asked["place"] else ""
+            stated = f"{only}wd:{name.best} ?direct ?value . ?property wikibase:directClaim ?direct"
+            ids = "FILTER NOT EXISTS { ?property wikibase:propertyType wikibase:ExternalId }"
+            yield Hypothesis(f"SELECT ?property ?value WHERE {{ {stated} . {ids} }}", "Reading what is stated of it.")
 
     def _relations(self, focus: Segment) -> Iterator[Relation]:
         """Properties of an entity that may answer the question.
@@ -557,45 +566,48 @@ class WikidataAgenda(Agenda):
 
     def _checks(self, focus: Segment, ranked: Sequence[Relation]) -> Iterator[Hypothesis]:
         """Yes/no questions: whether two entities are linked, or whether one has a property at all."""
-        others = [name for name in self.names if name.text != focus.text]
-        other = next((name for name in others if name.named or name.exact), None)
+        others = [name for name in self.names if name.best != focus.best]
+        other = next(iter(others), None)
         if other and self._one_of(focus):
             focus, other = other, focus
-        subject, own = f"wd:{focus.best}", [relation for relation in ranked if relation.entity == focus.best]
+        subject = f"wd:{focus.best}"
         if other is None:
-            found = [*(relation.property_id for relation in own), *property_hits(self.besides(focus))]
-            for property_id in () if others else found[:1]:
+            found = [*(relation.property_id for relation in ranked), *property_hits(self.besides(focus))]
+            for property_id in found[:1]:
                 either = f"{{ {subject} wdt:{property_id} ?value }} UNION {{ ?value wdt:{property_id} {subject} }}"
                 yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} has any {property_id}.")
             return
-        value, member = f"wd:{other.best}", self._one_of(other)
-        has = self.question.text.casefold().startswith(_HAS)
-        linking = [relation for relation in own if any(edge.value.id == other.best for edge in relation.edges)]
-        sure = [relation for relation in own if relation.score >= _SURE and "item" in relation.kinds]
+        has, member = self.question.text.casefold().startswith(_HAS), self._one_of(other)
+        pair, path, ending = {focus.best, other.best}, self._path(INSTANCE_OF, SUBCLASS_OF), self.words.of(_END)
+        # "The discoverer of iron" may be stated of either, but "a chemist" is another's class.
+        own = [one for one in ranked if one.entity in ({focus.best} if member else pair)]
+        own.sort(key=lambda one: one.entity != focus.best)
+        linking = [one for one in own if any(edge.value.id in pair - {one.entity} for edge in one.edges)]
+        sure = [one for one in own if one.score >= _SURE and "item" in one.kinds]
         for relation in (*linking, *(one for one in sure if has or not member))[:1]:
-            best, within = relation.triple(value), "|".join(f"wdt:{one}" for one in self.words.each(_PLACED))
-            if linking and self._has_ended(relation, {focus.best, other.best}):
-                ended = f"FILTER NOT EXISTS {{ ?statement pq:{self.words.of(_END)} ?end }}"
-                best = f"{relation.statement(value)} . {ended}"
-            elif linking:  # a preferred statement may hide it
+            (end,) = pair - {relation.entity}
+            value, best = f"wd:{end}", relation.triple(f"wd:{end}")
+            stated = [edge for edge in self._out(*pair) if edge.property.id == relation.property_id]
+            facts = [fact.property.id for edge in stated if edge.value.id in pair for fact in edge.qualifiers]
+            if linking and ending in facts and _NOW.match(self.question.text):
+                best = f"{relation.statement(value)} . FILTER NOT EXISTS {{ ?statement pq:{ending} ?end }}"
+            elif linking and {edge.rank for edge in stated} != {"normal"}:  # a preferred statement may hide it
                 best = f"{{ {best} }} UNION {{ {relation.statement(value)} ; wikibase:rank wikibase:NormalRank }}"
-            elif member:
+            elif member and not linking:
                 best = f"{{ {best} }} UNION {{ {relation.triple('?member')} {member} }}"
-            elif within:
-                best = f"{{ {best} }} UNION {{ {relation.triple('?place')} ?place ({within})+ {value} }}"
+            elif not linking:
+                placed = {edge.property.id for edge in self._out(end)}.intersection(self.words.each(_PLACED))
+                within = "|".join(f"wdt:{one}" for one in self.words.each(_PLACED) if placed)
+                for way in filter(None, (path, within and f"({within})+")):
+                    best += f" }} UNION {{ {relation.triple('?member')} ?member {way} {value}"
+                best = f"{{ {best} }}"
             yield Hypothesis(f"ASK {{ {best} }}", f"Checking {relation.label} between {focus.text} and {other.text}.")
             return
-        path = self._path(INSTANCE_OF, SUBCLASS_OF)
+        value = f"wd:{other.best}"
         more = member and f"{subject} ?link ?member . {member}" if has else path and f"{subject} {path} {value}"
         ways = filter(None, (f"{subject} ?link {value}", f"{value} ?link {subject}", more))
         either = " UNION ".join(f"{{ {way} }}" for way in ways)
         yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} is, or is linked to, {other.text}.")
-
-    def _has_ended(self, relation: Relation, pair: set[str]) -> bool:
-        """Whether a question of now is about two things of which what links them has an end time."""
-        links = [one for one in self._out(*pair) if one.value.id in pair and one.property.id == relation.property_id]
-        ends = [fact for edge in links for fact in edge.qualifiers if fact.property.id == self.words.of(_END)]
-        return bool(ends and _NOW.match(self.question.text))
 
     def _one_of(self, name: Segment) -> str:
         """What makes ``?member`` a member of what is named with "a"; else empty."""
@@ -658,12 +670,12 @@ class WikidataAgenda(Agenda):
 
     def _sentence(self, query: str) -> str:
         """The answer in words where the values alone would not say what they are; else empty."""
-        ids, life = entity_ids(re.split(r"\?(?:member|place)\b", query)[0]), self.words.each((BIRTH, DEATH))
+        ids, life = entity_ids(re.split(r"\?member\b", query)[0]), self.words.each((BIRTH, DEATH))
         table, stated = self.table(query), self._out(*ids)
         true, check, told = table.boolean is not False, query.startswith("ASK"), list[Statement]()
         asked = [edge for edge in stated if edge.property.id in ids]
         if check:
-            sole = asked if (not true or "?place" in query or "?value" in query) and len(asked) == 1 else []
+            sole = asked if (not true or "?member (" in query or "?value" in query) and len(asked) == 1 else []
             told = [edge for edge in asked if edge.value.id in ids][:1] or sole
         elif life and f"wdt:{life[0]} ?answer" in query and self.question.asks != "time":
             told = [edge for edge in stated if edge.property.id in life and edge.value.text]

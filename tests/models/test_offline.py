@@ -183,6 +183,33 @@ def test_words_that_say_little_are_no_reason_to_refuse_in_five_languages(agent, 
     assert ask(agent, question).outcome.text == answer
 
 
+@pytest.mark.parametrize("question", ["Who discovered gold?", "Welche Länder grenzen an Deutschland?"])
+def test_only_what_has_an_answer_is_offered_to_be_asked_instead(agent, question):
+    outcome, understood = reading(agent, question)
+    assert (outcome.status, understood.instead) == ("no answer", ())
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "stated"),
+    [
+        ("gold", "symbol Au", ("P1086", "79")),
+        ("Tell me about gold", "symbol Au", ("P1086", "79")),
+        ("Who is Albert Einstein?", "physicist", ("P19", "Q3012")),
+        ("Wer ist Albert Einstein?", "physicist", ("P19", "Q3012")),
+        ("Curie", "chemist", ("P19", "Q270")),
+        ("Where is Paris?", "", ("P17", "Q142")),
+        ("Wo liegt Paris?", "", ("P17", "Q142")),
+    ],
+)
+def test_of_a_name_alone_it_is_told_what_is_stated_of_it(agent, question, text, stated):
+    outcome = ask(agent, question).outcome
+    assert outcome.table
+    rows = {tuple(cell.entity_id or cell.value for cell in row if cell) for row in outcome.table.rows}
+    assert stated in rows
+    assert text in outcome.text
+    assert ({one for one, _ in rows} <= {"P17", "P131"}) == (not text)
+
+
 def test_a_misspelled_name_is_offered_as_it_is_written(agent):
     outcome, understood = reading(agent, "Who discovered polonum?")
     assert outcome.status == "no answer"
@@ -220,6 +247,8 @@ UNUSED = [
     ("Does polonium have a melting point?", ["melting"]),
     ("Which chemists were born in Germany?", ["born"]),
     ("Who is the president of France?", ["president"]),
+    ("What is the atomic mass of gold?", ["mass"]),
+    ("How old was Marie Curie when she died?", ["died"]),
     ("Wer ist der Autor von Malina?", ["Autor", "Malina"]),
     ("Welches Element hat die größte Masse?", ["Masse"]),
     ("Welche Stadt ist die größte?", ["größte"]),
@@ -307,6 +336,7 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
             "✗ (no such statement here; discoverer or inventor: Carl Wilhelm Scheele)",
         ),
         ("Did Marie Curie win a Nobel Prize?", "✓"),
+        ("Did Marie Curie win the Nobel Prize?", "✓"),
         (
             "Did Humphry Davy win a Nobel Prize?",
             "✗ (no such statement here; award received: Copley Medal; point in time: 1805)",
@@ -316,6 +346,10 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
             "✗ (no such statement here)",
         ),  # of several prizes none
         ("Did Marie Curie discover an element?", "✓"),
+        (
+            "Is Antoine Lavoisier the discoverer of iron?",
+            "✗ (no such statement here; discoverer or inventor: unknown value)",
+        ),
         ("Was Marie Curie a city?", "✗ (no such statement here; instance of: human)"),  # born in one
         ("Is France a country?", "✓"),
         ("Is it true that Marie Curie discovered radium?", "✓ (discoverer or inventor: Marie Curie)"),
@@ -326,3 +360,16 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
 )
 def test_a_bare_value_is_told_with_what_it_is(agent, question, said):
     assert ask(agent, question).outcome.text == said
+
+
+@pytest.mark.parametrize(
+    ("question", "preferred", "places"),
+    [
+        ("Did Marie Curie discover titanium?", False, False),  # which is no place
+        ("Is it true that Marie Curie discovered radium?", False, False),  # no preferred statement hides it
+        ("Was Marie Curie born in Poland?", False, True),
+    ],
+)
+def test_a_check_looks_only_where_it_can_be_so(agent, question, preferred, places):
+    query = ask(agent, question).outcome.query
+    assert ("rank" in query, "P131" in query) == (preferred, places)

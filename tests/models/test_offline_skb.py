@@ -341,6 +341,8 @@ def test_without_sparql_fields_are_read_and_texts_ranked(tmp_path):
         ("How many products aren't in Lamps?", "", "“aren't”", ("aren't",)),
         ("Which products did Bo Lind order?", "Steel lamp 2", "order → ordered by", ()),
         ("How many products did Ann Reed order?", "", "", ("order",)),
+        ("Which products supplied by Acme Ltd did Bo Lind order?", "Steel lamp 2", "order → ordered by", ()),
+        ("Which customers did Nordic lamp 1 order and review?", "", "", ("order",)),
         ("Which customers ordered Nordic lamp 1?", "", "None fits: customer → ordered by → order", ()),
         ("Which green products does Acme Ltd supply?", f"{BY_TEXT}Nordic lamp 1, Steel lamp 2", "", ("green",)),
         ("Which steel products does Acme Ltd supply?", f"{BY_TEXT}Steel lamp 2", "1 of 2 are listed", ()),

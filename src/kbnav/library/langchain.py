@@ -15,11 +15,12 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.runtime import Runtime, get_runtime
+from langgraph.types import Command
 from typing_extensions import TypedDict
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.state import State, Update, start, step_limit
-from kbnav.agents.machine import RunContext
+from kbnav.agents.machine import Node, RunContext
 from kbnav.answers.question import checked_question
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import ServiceError, TellModel, UsageError
@@ -127,17 +128,17 @@ def graph(
     return compiled.with_config(recursion_limit=step_limit(agent.settings.budget))
 
 
-class _Node(Runnable[Conversation, Update]):
+class _Node(Runnable[Conversation, Command[Node]]):
     """A node that, where it is awaited, ends with the task that awaits it; its run can be gone on with."""
 
-    def __init__(self, work: Callable[[Conversation, Runtime[Any]], Update]) -> None:
+    def __init__(self, work: Callable[[Conversation, Runtime[Any]], Command[Node]]) -> None:
         self._work = work
 
-    def invoke(self, input: Conversation, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: ARG002
+    def invoke(self, input: Conversation, config: RunnableConfig | None = None, **_: Any) -> Command[Node]:  # noqa: ARG002
         """Do the work here."""
         return self._work(input, get_runtime())
 
-    async def ainvoke(self, input: Conversation, config: RunnableConfig | None = None, **_: Any) -> Update:  # noqa: ARG002
+    async def ainvoke(self, input: Conversation, config: RunnableConfig | None = None, **_: Any) -> Command[Node]:  # noqa: ARG002
         """Do it in a thread."""
         work = partial(self._work, input, get_runtime())
         return await awaited(lambda cancellation: cancellation.run_here(work), Cancellation.abandon)

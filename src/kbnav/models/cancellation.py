@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import CancelledError, Future, InvalidStateError, wait
+from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial
@@ -33,10 +33,7 @@ class OutOfTime(Exception):
 
 def in_time(call: Callable[[], T], seconds: float) -> T:
     """The result of ``call``, made in a thread of its own. Raises OutOfTime, and what ``call`` raises."""
-    future = in_thread(call)
-    if not wait([future], max(0.0, seconds)).done:
-        raise OutOfTime
-    return future.result()
+    return Cancellation()._wait(in_thread(call), seconds)
 
 
 def in_thread(call: Callable[[], T], cancellation: Cancellation | None = None) -> Future[T]:
@@ -174,8 +171,8 @@ class Cancellation:
         except CancelledError as error:
             raise self._error() from error
         except TimeoutError as error:
-            if future.done():  # an error of the call's own
-                raise
+            if future.done():  # at the last moment, or with an error of the call's own
+                return future.result()
             raise OutOfTime from error
 
     def _error(self) -> Exception:

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from langgraph.types import Durability, StateSnapshot
 
 Listener = Callable[[Event], None]
-_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def ask(
@@ -66,7 +65,7 @@ def attempt(
     history: Sequence[Turn] = (),
     cancellation: Cancellation | None = None,
     config: RunnableConfig | None = None,
-    given: Mapping[str, str] = _NOTHING,
+    given: Mapping[str, str] = MappingProxyType({}),
 ) -> Attempt:
     """Ask without saving; a failure comes beside the run. ``given``: gold entities. Raises UsageError."""
     question = checked_question(question)

@@ -284,7 +284,7 @@ def test_the_page_is_used_by_keyboard_alone(page, server):
     while "Graph" not in reached and len(reached) < 20:  # back from the box for the next question
         page.keyboard.press("Shift+Tab")
         reached.append(page.evaluate("document.activeElement.innerText"))
-    assert {"Again", "Download", "Share", "Copy the answer", "Why?"} <= set(reached)
+    assert {"Again or edit", "Download", "Share", "Copy the answer", "Why?"} <= set(reached)
     page.keyboard.press("Enter")
     page.wait_for_selector(".graph canvas >> nth=0")
 

@@ -129,6 +129,25 @@ def test_a_graph_tells_columns_apart_and_names_its_things_on_a_phone_however_it_
         assert graph.evaluate("graph => graph.nodes('.crowded').length / graph.nodes().length") < 1 / 6
 
 
+def test_what_is_at_the_pointer_is_named_and_a_graph_is_laid_out_the_same_each_time(page, server):
+    page.goto(server.url)
+    page.click(".welcome .example >> text=How many of the elements here each")
+    page.hover(".chart svg [aria-roledescription=bar] >> nth=0")
+    assert re.fullmatch(r"\D+: \d+", page.inner_text(".pointed"))
+    laid = []
+    for _ in range(2):
+        page.goto(server.url)
+        ask(page, "#defaultView:Graph\nSELECT ?element ?person { ?element wdt:P31 wd:Q11344 ; wdt:P61 ?person }")
+        page.wait_for_selector(".graph .keys span")
+        graph = page.evaluate_handle("document.querySelector('.graph-box')._cyreg.cy")
+        laid.append(graph.evaluate("graph => graph.nodes().map(one => Math.round(one.relativePosition().x))"))
+    assert laid[0] == laid[1]
+    page.locator(".graph-box").hover()
+    box, at = page.locator(".graph-box").bounding_box(), graph.evaluate("graph => graph.nodes()[0].renderedPosition()")
+    page.mouse.move(box["x"] + at["x"], box["y"] + at["y"])
+    assert page.inner_text(".pointed") == graph.evaluate("graph => graph.nodes()[0].data('text')")
+
+
 def test_a_graph_is_of_links_between_things_alone(page, server):
     page.goto(server.url)
     for query in ("?place ?at { ?place wdt:P625 ?at }", "?element ?when { ?element wdt:P575 ?when }"):

@@ -90,12 +90,13 @@ class FairQueue:
                 return None
             owners = Counter(one.owner for one in self._at_work)
             kbs = Counter(one.kb for one in self._at_work)
-            for ticket in self._order(owners):
-                if owners[ticket.owner] < self._of_owner and kbs[ticket.kb] < self._of_kb:
-                    self._waiting.remove(ticket)
-                    self._at_work[ticket] = self._clock()
-                    return ticket
-            return None
+            free = {one for one in self._waiting if owners[one.owner] < self._of_owner and kbs[one.kb] < self._of_kb}
+            if not free:  # putting all in order takes longer
+                return None
+            ticket = next(one for one in self._order(owners) if one in free)
+            self._waiting.remove(ticket)
+            self._at_work[ticket] = self._clock()
+            return ticket
 
     def leave(self, ticket: Ticket) -> None:
         """The work is over, or is waited for no longer."""
@@ -151,10 +152,6 @@ class Job:
     in_thread: bool = False
 
 
-def _allow() -> None:
-    """Refuse nothing."""
-
-
 class Limiter:
     """Runs calls, from the server's loop, in as many threads as the queue lets in; each keeps its place till over."""
 
@@ -166,7 +163,7 @@ class Limiter:
 
     async def run(
         self, owner: str, kb: str, call: Callable[[], T], *, gone: Gone, seconds: float,
-        refuse: Callable[[], None] = _allow, name: str = "",
+        refuse: Callable[[], None] = lambda: None, name: str = "",
     ) -> T:  # fmt: skip
         """What ``call`` gives. A client that hangs up stops it, and gives up its place.
 
@@ -178,7 +175,7 @@ class Limiter:
 
     @asynccontextmanager
     async def turn(
-        self, owner: str, kb: str, *, gone: Gone, refuse: Callable[[], None] = _allow, name: str = ""
+        self, owner: str, kb: str, *, gone: Gone, refuse: Callable[[], None] = lambda: None, name: str = ""
     ) -> AsyncIterator[Job]:
         """A place for work that is done in the loop; the arguments as of ``run``. Raises LimitReached, Stopped."""
         refuse()

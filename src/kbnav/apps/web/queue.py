@@ -425,10 +425,8 @@ class RunQueue:
         if result:
             head = StoredResult(run.id, run.owner, run.kb, ended.run.language, run.session, result.to_document())
             result = self._store.results.keep(head, result)
-        status: Status = "done"
-        if ended.failure:
-            status = "stopped" if isinstance(ended.failure, Stopped) else "failed"
-        return status, answer_data(ended, served, run.id, result)
+        failed: Status = "stopped" if isinstance(ended.failure, Stopped) else "failed"
+        return failed if ended.failure else "done", answer_data(ended, served, run.id, result)
 
     def _record(self, live: _Live, data: dict[str, Any]) -> None:
         """Keep an event; a run that another worker has taken over, or that is gone, is left."""
@@ -456,10 +454,8 @@ class RunQueue:
                 self._look(often=ticks % _BEAT == 0, sweep=ticks % _SWEEP == 0)
                 self._well = time.monotonic()
             except Exception as error:  # noqa: BLE001 - a database that is away for a moment must not end the thread
-                self._away, self._trouble = (
-                    isinstance(error, DatabaseAway),
-                    f"the database fails: {type(error).__name__}",
-                )
+                self._away = isinstance(error, DatabaseAway)
+                self._trouble = f"the database fails: {type(error).__name__}"
                 _LOG.error("watch: %s", self._hide.hidden(repr(error)))
             ticks += 1
             self._over.wait(TICK)
@@ -529,12 +525,10 @@ def _draft_data(draft: Draft) -> dict[str, Any]:
     """What a model is writing as the page shows it: the thought and tool of the next step, or the answer."""
     from langchain_core.utils.json import parse_partial_json
 
-    try:
-        given = parse_partial_json(draft.arguments) if draft.arguments else {}
-    except ValueError:
-        given = {}
-    if not isinstance(given, dict):
-        given = {}
+    said: Any = None
+    with suppress(ValueError):
+        said = parse_partial_json(draft.arguments or "{}")
+    given: dict[str, Any] = said if isinstance(said, dict) else {}
     answer = draft.text if draft.purpose == "answer" else given.get("answer", "") if draft.tool == FINISH else ""
     thought = "" if draft.purpose == "answer" else draft.text or given.get("thought", "")
     shown = {"thought": str(thought)[:LONGEST_DRAFT], "tool": draft.tool, "answer": str(answer)[:LONGEST_DRAFT]}

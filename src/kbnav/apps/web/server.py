@@ -108,7 +108,7 @@ def small_app(
 def _with_routes(app: FastAPI, routers: Sequence[APIRouter], parts: Parts, logouts: Logouts | None = None) -> FastAPI:
     app.state.parts = parts
     for router in routers:
-        app.include_router(router)
+        app.router.routes.extend(router.routes)  # in a router that is included FastAPI would look twice
     app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
     add_refusals(app)
     app.add_middleware(Gate, web=parts.settings.web, logouts=logouts)

@@ -51,7 +51,7 @@ Names = frozenset[str]
 def order_joins(query: str, counts: Callable[[str], int]) -> str:
     """The query in a form that gives the same rows sooner; as it is, where it is not read or nothing is gained.
 
-    ``counts`` runs a query whose one value is a number. Columns of ``SELECT *`` keep their names and their order.
+    ``counts`` runs a query whose one value is a number. Columns of ``SELECT *`` are in the order they are written.
     """
     with suppress(QuerySyntaxError):
         read = read_query(query)
@@ -278,15 +278,12 @@ class _Ordering:
         stem = fresh_variable(query, "step")
         self._names = (f"?{stem}_{number}" for number in count(1))
         self._blank: dict[str, str] = {}
-        self._renamed = False
 
     def text(self) -> str:
         self._group(self._read.where, frozenset())
-        if self._renamed and self._edits:
-            # In place of each star the names that it stands for, in the order in which Oxigraph gives them.
-            for select in self._read.selects:
-                if select.star is not None:
-                    self._edits[select.star.start, select.star.end] = " ".join(sorted(select.where.visible))
+        for select in self._read.selects:
+            if select.star is not None:  # Oxigraph would sort its names
+                self._edits[select.star.start, select.star.end] = " ".join(select.visible)
         return edited(self._query, self._edits)
 
     def _group(self, group: Group, bound: Names) -> None:
@@ -372,7 +369,6 @@ class _Ordering:
         return [_Part(frozenset(one.variables), one) for one in steps]
 
     def _new(self, blank: str = "") -> str:
-        self._renamed = True
         name = self._blank.get(blank) or next(self._names)
         if blank:
             self._blank[blank] = name

@@ -23,10 +23,11 @@ def test_names_are_found_without_case_and_accents(index):
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(st.text(max_size=40))
+@given(st.text(max_size=40) | st.sampled_from("pcm"))
 def test_any_text_can_be_searched_for(index, text):
-    for _, name in index.by_name(text, "item", ENGLISH):
-        assert fold(name).startswith(fold(text))
+    found = index.by_name(text, "item", ENGLISH, limit=9_999)
+    assert all(fold(name).startswith(fold(text)) for _, name in found)
+    assert index.by_name(text, "item", ENGLISH, limit=3) == found[:3]
     assert len(index.by_words(text, ["item", "property"])) <= 10
 
 

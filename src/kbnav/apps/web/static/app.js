@@ -175,12 +175,12 @@ class Chat {
     this.question.placeholder = t("ask.placeholder");
     document.title = "kbnav";
     runs.append(h("div", { class: "welcome" }, h("h2", {}, t("welcome.head", { kb: entities > 0 ? t("welcome.asked", { kb: name }) : name })),
-      h("p", {}, name === "Wikidata" && t("welcome.wikidata"), types.length > 0 && t("welcome.types", { kb: key, types: new Intl.ListFormat(language).format(types.slice(0, TYPES)) }), " ", explore ? t("welcome.texts") : t("welcome.what")), this.ask,
+      h("p", {}, name === "Wikidata" && t("welcome.wikidata"), types.length > 0 && t("welcome.types", { kb: key, types: new Intl.ListFormat(language).format(types.slice(0, TYPES)) }), " ", explore ? t("welcome.texts") : t("welcome.what"), key === "demo" && ` ${t("copy.demo")}`), this.ask,
       this.model.value === "offline" && h("p", { class: "soft" }, h("strong", {}, t("offline.badge")), ". ", t("offline.about")), this.holds(key)));
     this.focus();
   }
 
-  /** What a knowledge base holds, and questions that it can answer, one of each kind; beside a question that it cannot answer, the three nearest. */
+  /** What a knowledge base holds, with questions that it can answer, one of each kind; of one that it cannot, the three nearest. */
   holds(key, question = "") {
     const base = offered.kbs.find((one) => one.key === key);
     const examples = h("ul", { class: "kinds" });
@@ -207,7 +207,7 @@ class Chat {
     this.showQuery(query, more);
   }
 
-  /** A query with its result below it: `found` is what it gave; `now` runs it. With a `title` it stands closed below its result; `of` is the question whose query was changed, `from` its address. */
+  /** A query above its result: `found` is what it gave; `now` runs it. With a `title` it is closed, below; `of` is the question whose query was changed, `from` its address. */
   showQuery(query, { now = false, kb = this.kb.value, found, title, of, from } = {}) {
     const view = new QueryView({ kb, question: "" }, { query: "", query_labelled: "", link: "", language }, offered, { title, of, from });
     view.editor.value = query;
@@ -266,7 +266,7 @@ class Chat {
     return view;
   }
 
-  /** What the box is for: a follow-up, also to a query, which rules do not read, and where rules did not answer the last question, of which one before it. */
+  /** What the box is for: a follow-up, also to a query, which rules do not read; after an unanswered question, of which one before it. */
   invite() {
     if (this.query) {
       this.question.placeholder = this.readsQueries ? t("ask.query") : t("ask.placeholder");

@@ -1,6 +1,6 @@
 // Why a row is there: the statements that make it true, below the row, looked up when they are asked for.
 
-import { dated } from "./cells.js";
+import { dated, readable } from "./cells.js";
 import { h, link } from "./dom.js";
 import { withVariables } from "./readings.js";
 import { t } from "./text.js";
@@ -30,9 +30,9 @@ function statement(one, copy, shown) {
   return [claim,
     one.rank === "deprecated" && warning(t("evidence.deprecated")),
     one.rank === "preferred" && h("span", { class: "soft" }, ` ${t("evidence.preferred")}`),
-    one.higher.length > 0 && h("div", { class: "beside" }, t("evidence.higher"), " ", listed(one.higher.map(cell))),
-    others.length > 0 && h("div", { class: "beside" }, t("evidence.beside"), " ", listed(others.map(cell))),
-    one.lower.length > 0 && h("div", { class: "beside" }, t("evidence.lower"), " ", listed(one.lower.map(cell))),
+    one.higher.length > 0 && h("div", { class: "soft" }, t("evidence.higher"), " ", listed(one.higher.map(cell))),
+    others.length > 0 && h("div", { class: "soft" }, t("evidence.beside"), " ", listed(others.map(cell))),
+    one.lower.length > 0 && h("div", { class: "soft" }, t("evidence.lower"), " ", listed(one.lower.map(cell))),
     one.qualifiers.length > 0 && h("ul", { class: "qualifiers" }, one.qualifiers.map((pair) => h("li", {}, said(pair)))),
     one.statement && h("ul", { class: "qualifiers" }, one.references.length > 0
       ? one.references.map((pairs) => h("li", {}, t("evidence.reference"), " ", listed(pairs.map(said))))
@@ -51,6 +51,7 @@ function said(pair) {
 function cell(value) {
   if (value.kind === "unknown") return h("em", {}, t("cell.unknown"));
   if (value.kind === "date") return h("span", { title: value.text }, dated(value.text, false, value.precision));
+  if (value.kind === "number") return h("span", { title: value.text }, readable(value.text));
   const address = value.href === value.text && value.text.replace(/^https?:\/\/(www\.)?/, "");
   if (address) return link(address.length > ADDRESS ? `${address.slice(0, ADDRESS)}…` : address, value.href, { title: value.text });
   return value.href ? link(value.text, value.href, { lang: value.language, "data-entity": value.id }) : h("span", { dir: "auto", lang: value.language }, value.text);

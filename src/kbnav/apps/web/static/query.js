@@ -40,7 +40,7 @@ export class QueryView {
     this.link = this.typed && copyButton(t("copy.link"), link);
     this.copy = copyButton(t("copy.query"), () => this.editor.value);
     const actions = h("p", { class: "tools" }, !shared && [this.button, this.stop, this.original], this.copy, !title && this.link, this.address, this.live, this.told);
-    this.details = h("details", { class: "sparql", ontoggle: () => this.details.open && this.editor.open() }, h("summary", {}, t("query.show")),
+    this.details = h("details", { class: "sparql", ontoggle: () => this.details.open && this.opened() }, h("summary", {}, t("query.show")),
       this.typed ? [this.editor.element, actions, this.problem, this.asks, !title && this.shown] : [this.asks, this.editor.element, actions, this.problem, this.shown]);
     this.details.open = this.typed && !title;
     this.element = title ? h("div", { class: "titled" }, this.shown, this.details) : this.details;
@@ -59,6 +59,11 @@ export class QueryView {
     this.explained = laidOut(query);
     this.asks.hidden = this.empty;
     this.meaning.replaceChildren(...above.split("\n").filter(Boolean).map((line) => h("li", {}, line.replace(/^# /, ""))));
+  }
+
+  opened() {
+    this.editor.open();
+    if (!this.typed) this.details.scrollIntoView();
   }
 
   /** The link opens what stands in the editor. */

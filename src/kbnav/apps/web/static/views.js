@@ -168,11 +168,20 @@ async function plot(box, spec, label) {
     legend: { labelColor: ink, titleColor: soft, orient: "bottom", columns: 2 } };
   const wide = () => Math.max(280, box.clientWidth - 8);
   const sized = { width: wide(), autosize: { type: "fit-x", contains: "padding" }, ...spec };
-  const view = new View(parse(compile({ $schema: "", description: label, config, ...sized }, { logger: quiet }).spec, null, { ast: true }), { expr: expressionInterpreter, renderer: "svg", container: box });
+  const view = new View(parse(compile({ $schema: "", description: label, config, ...sized }, { logger: quiet }).spec, null, { ast: true }), { expr: expressionInterpreter, renderer: "svg", container: box, tooltip: (_, event, __, told) => point(event, told && Object.values(told).join(": ")) });
   await view.runAsync();
   new ResizeObserver(() => box.clientWidth && view.width(wide()).runAsync()).observe(box);
   Object.entries({ tabindex: 0, role: "group", "aria-label": label }).forEach(([name, value]) => box.setAttribute(name, value));
   return label;
+}
+
+/** Words at the pointer; without words, those there were go. */
+function point({ clientX, clientY }, words) {
+  document.querySelector(".pointed")?.remove();
+  if (!words) return;
+  const told = h("div", { class: "pointed" }, words);
+  document.body.append(told);
+  Object.assign(told.style, { left: `${Math.min(clientX + 12, innerWidth - told.offsetWidth - 8)}px`, top: `${clientY + 16}px` });
 }
 
 /** Years with the month and the day as a fraction; that before 1 is -1, or round ones before Christ would have no mark. */
@@ -195,7 +204,7 @@ function drawTimeline({ columns, rows, kinds }, box) {
   }).sort((one, other) => one.from - other.from);
   const x = { field: "from", type: "quantitative", scale: { zero: false, nice: true }, axis: { ...timeAxis(null), orient: "top" } };
   const y = { field: "name", type: "nominal", sort: null, axis: { title: null, grid: true } };
-  const tooltip = { field: "told", type: "nominal" };
+  const tooltip = [{ field: "name" }, { field: "told", type: "nominal" }];
   const layer = [{ mark: { type: "rule", strokeWidth: 6, strokeCap: "round", opacity: 0.6 }, encoding: { x2: { field: "to" } } }, { mark: { type: "point", filled: true, size: 70 } }];
   return plot(box, { data: { values }, height: { step: 20 }, encoding: { x, y, tooltip }, layer: dates.length > 1 ? layer : layer.slice(1) }, t("timeline.label", { n: values.length, columns }));
 }
@@ -210,13 +219,14 @@ function drawChart({ columns, rows, kinds }, box) {
   const axis = { title: columns[measured], tickCount: Math.min(8, Math.round(box.clientWidth / 60)), ...whole, labelExpr: "replace(format(datum.value, abs(datum.value) < 1 ? '~g' : '~s'), 'G', 'B')" };
   const y = { field: "y", type: "quantitative", axis };
   const label = t("chart.label", { x: columns[lines ? timed : name], y: columns[measured], n: lines ? values.length : names.size });
+  const tooltip = [{ field: "name" }, { field: "y", type: "quantitative", format: ",", ...(!lines && { aggregate: "mean" }) }];
   if (lines) {
     const color = names.size > 1 && names.size <= LINES ? { color: { field: "name", type: "nominal", title: null } } : {};
     return plot(box, { data: { values }, height: 300, mark: names.size <= LINES ? { type: "line", point: true } : "point",
-      encoding: { x: { field: "x", type: "quantitative", scale: { zero: false }, axis: timeAxis(columns[timed]) }, y: { ...y, scale: { zero: false } }, ...color, tooltip: { field: "name" } } }, label);
+      encoding: { x: { field: "x", type: "quantitative", scale: { zero: false }, axis: timeAxis(columns[timed]) }, y: { ...y, scale: { zero: false } }, ...color, tooltip } }, label);
   }
-  return plot(box, { data: { values }, height: { step: 22 }, mark: { type: "bar", tooltip: true },
-    encoding: { y: { field: "name", type: "nominal", sort: null, axis: { title: null } }, x: { ...y, aggregate: "mean", axis: { ...axis, orient: "top" } } } },
+  return plot(box, { data: { values }, height: { step: 22 }, mark: "bar",
+    encoding: { y: { field: "name", type: "nominal", sort: null, axis: { title: null } }, x: { ...y, aggregate: "mean", axis: { ...axis, orient: "top" } }, tooltip } },
   [label, names.size < values.length && t("chart.means"), rows.some((row) => row[name]?.kind === "unknown") && t("chart.unknown")].filter(Boolean).join(" · "));
 }
 
@@ -259,7 +269,9 @@ async function drawGraph({ base, columns, rows, numbers, labelled }, box) {
       { selector: ".crowded", style: { "text-opacity": 0, "text-background-opacity": 0 } },
       { selector: "edge", style: { ...text, label: names.length > 1 ? "data(text)" : "", color: soft, "line-color": edge, "target-arrow-color": edge, "target-arrow-shape": "triangle", "curve-style": "bezier", "text-rotation": "autorotate", "text-background-opacity": 1, "text-background-padding": 2 } },
       ...kinds.map((name, place) => ({ selector: `edge[${equals("text", name)}]`, style: { "line-color": colour(KINDS[place]), "target-arrow-color": colour(KINDS[place]), "line-style": STROKES[place % STROKES.length] } }))],
-    layout: { name: "fcose", animate: false, randomize: true, nodeSeparation: 60, idealEdgeLength: edges.length > 60 ? 60 : 90, nodeDimensionsIncludeLabels: true } });
+    layout: { name: "circle" } });
+  graph.layout({ name: "fcose", animate: false, randomize: false, // from a circle, so that it is the same each time
+    nodeSeparation: 60, idealEdgeLength: edges.length > 60 ? 60 : 90, nodeDimensionsIncludeLabels: true }).run();
   const hidden = h("span", { class: "soft", hidden: true }, t("graph.crowded"));
   const fit = fitted(graph, box, names.length > 1, hidden);
   const zoom = (by) => graph.zoom({ level: graph.zoom() * by, renderedPosition: { x: box.clientWidth / 2, y: box.clientHeight / 2 } });
@@ -274,7 +286,11 @@ async function drawGraph({ base, columns, rows, numbers, labelled }, box) {
   box.before(h("p", { class: "tools zoom" }, button("+", "+", "graph.nearer"), button("-", "−", "graph.farther"), button("0", t("graph.whole"), "graph.whole")));
   box.before(h("p", { class: "keys" }, groups.length > 1 && groups.filter((name) => !kinds.includes(name)).map((name) => h("span", {}, shape(SHAPES[groups.indexOf(name)]), " ", columnName(name))),
     kinds.map((name, place) => h("span", { class: `link ${KINDS[place]} ${STROKES[place % STROKES.length]}` }, name, listed && groups.includes(name) && [" ", shape(SHAPES[groups.indexOf(name)])])), names.length > KINDS.length && "…", hidden));
-  graph.on("mouseover", "node", ({ target }) => target.removeClass("crowded"));
+  graph.on("mouseover", "node, edge", ({ target, originalEvent }) => {
+    target.removeClass("crowded");
+    point(originalEvent, target.data("text"));
+  });
+  graph.on("mouseout", ({ originalEvent }) => point(originalEvent));
   graph.on("tap", "node", ({ target }) => { // a finger is first told whose page it would open
     if (target.hasClass("crowded")) target.removeClass("crowded");
     else if (target.data("href")) window.open(target.data("href"), "_blank", "noopener");

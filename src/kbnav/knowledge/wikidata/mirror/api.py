@@ -46,9 +46,10 @@ class Documents:
         """The datatype of a property's values (``wikibase-item``); empty where the store does not have it."""
         self._names = lru_cache(1_000)(partial(self._read, names_only=True))
         """Names of what is shown again and again, such as properties: a mirror's data do not change."""
-
-    def resolve(self, entity_id: str) -> str:
+        self.resolve = lru_cache(1_000)(self._resolve)
         """The id that an id leads to: its own, that of the entity it was merged into, or empty where there is none."""
+
+    def _resolve(self, entity_id: str) -> str:
         for _ in range(8):  # redirects of redirects are rare, and circles are possible
             subject = NamedNode(self._n.wd + entity_id)
             moved = next(iter(self._store.quads_for_pattern(subject, v.SAME_AS, None, None)), None)

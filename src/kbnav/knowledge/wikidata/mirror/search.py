@@ -124,8 +124,12 @@ SELECT
     MAX((n.folded = :query) * 1000 + e.weight + n.label * 2
         - (n.language NOT IN (SELECT value FROM json_each(:languages))) * 3) AS score, -e.number, e.id, n.text
 FROM name n JOIN entity e ON e.number = n.entity
-WHERE n.tier = :tier AND n.folded >= :query AND n.folded < :end AND e.kind = :kind
+WHERE n.tier IN (SELECT value FROM json_each(:tiers)) AND n.folded >= :query AND n.folded < :end AND e.kind = :kind
 GROUP BY e.number ORDER BY score DESC, e.number LIMIT :limit
+"""
+_FEW = """
+SELECT COUNT(*) < 100 FROM (SELECT 1 FROM name
+    WHERE tier IN (SELECT value FROM json_each(:tiers)) AND folded >= :query AND folded < :end LIMIT 100)
 """
 _LABEL = 2
 """What a label is worth more than an alias."""
@@ -236,7 +240,7 @@ class Index:
             raise DataError(f"{file}: not a readable index: {error}") from error
         try:
             (most,) = self._sqlite.execute("SELECT MAX(tier) FROM name").fetchone()
-            self._tiers = range(most or 0, -1, -1)
+            self._tiers = [*range(most or 0, -1, -1)]
         except sqlite3.Error as error:
             self._sqlite.close()
             raise DataError(f"{file}: not a readable index: {error}") from error
@@ -256,17 +260,20 @@ class Index:
         ``languages`` are those asked for, fallbacks included; names in others are found too.
         """
         query, asked = fold(text), json.dumps(list(languages))
+        if not query:
+            return []
         best: dict[int, Any] = {}
         found: list[Any] = []
-        whole, beginning = query + "\0", query + "\U0010ffff"
-        for end in (whole, beginning) if query else ():
-            for tier in self._tiers if len(found) < limit else ():
-                place: dict[str, object] = {"tier": tier, "query": query, "end": end}
-                for row in self._rows(_PREFIX, kind=kind, limit=limit, languages=asked, **place):
-                    best[row[1]] = max(row, best.get(row[1], row))
-                found = sorted(best.values(), reverse=True)[:limit]
-                if end == beginning and len(found) == limit and found[-1][0] >= tier + _LABEL:
-                    break  # nothing in a lower tier is better
+        beginning = query + "\U0010ffff"
+        ((few,),) = self._rows(_FEW, tiers=json.dumps(self._tiers), query=query, end=beginning)
+        parts = [(end, [tier]) for end in (query + "\0", beginning) for tier in self._tiers]
+        for end, tiers in [(beginning, self._tiers)] if few else parts:
+            if end == beginning and len(found) == limit and found[-1][0] >= tiers[0] + 1 + _LABEL:
+                break  # nothing from here on is better
+            place: dict[str, object] = {"query": query, "end": end, "tiers": json.dumps(tiers)}
+            for row in self._rows(_PREFIX, kind=kind, limit=limit, languages=asked, **place):
+                best[row[1]] = max(row, best.get(row[1], row))
+            found = sorted(best.values(), reverse=True)[:limit]
         return [(entity, name) for _, _, entity, name in found]
 
     def by_words(self, text: str, kinds: Sequence[str], *, limit: int = 10) -> list[str]:
