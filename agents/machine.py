@@ -422,18 +422,24 @@ def _contexts(calls: Sequence[Call], toolbox: Toolbox, state: State, tools: Cont
     return contexts
 
 
-def finishes(policy: Policy, toolbox: Toolbox, question: str, context: Context) -> bool:
-    """Whether a policy answers a question beside the run; raises StopRun where that may ask for no more."""
-    state = start(question, (), Budget())
+def finishes(policy: Policy, toolbox: Toolbox, question: str, asked: State, context: Context) -> bool:
+    """Whether a policy answers a question instead of the one asked; no failure but Stopped ends the run for it."""
+    state = start(question, asked["history"], Budget())
     path, own = state["path"], replace(context, question=question, tables={}, found={}, number=1)
-    while len(path) < Budget().actions and (calls := policy(state, own).calls):
-        for call in calls:
-            if call.tool == FINISH:
-                return not call.arguments.get("no_answer")
-            step, _, stopped = _run_one(len(path) + 1, call, toolbox, own)
-            if stopped:
-                raise stopped
-            path.append(step)
+    try:
+        while len(path) < Budget().actions and (calls := policy(state, own).calls):
+            for call in calls:
+                if call.tool == FINISH:
+                    said = call.arguments
+                    return bool(said.get("answer") or said.get("nodes", not said.get("no_answer")))
+                step, _, stopped = _run_one(len(path) + 1, call, toolbox, own)
+                if stopped:
+                    raise stopped
+                path.append(step)
+    except Stopped:
+        raise
+    except StopRun:
+        return False
     return False
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.common.state import LIMITS, State, all_steps
+from kbnav.answers.question import asks_back
 from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import Absence, AnswerTable, Cell, Ranked, Ranking
 from kbnav.errors import KbnavError, QuerySyntaxError, StopRun, TellModel
@@ -113,8 +114,8 @@ class QueryEnding:
         """
         queries = [step for step in path if step.queried]
         if finish.arguments.get("no_answer"):
-            asks = _asks_back(str(finish.arguments.get("answer", "")))
-            return not asks and all(step.rows is None for step in queries)
+            asked = asks_back(str(finish.arguments.get("answer", "")))
+            return not asked and all(step.rows is None for step in queries)
         if finish.arguments.get("result"):
             return False
         return not any(step.rows for step in (queries[-1:] if self.last_executed else queries))
@@ -141,18 +142,19 @@ class QueryEnding:
         Where it is known that there is none, that is the answer.
         """
         outcome, usage = self._concluded(state, context)
-        query, table, guessed = outcome.query, outcome.table, False
-        if table is None and outcome.status == "no answer" and not _asks_back(outcome.text):
+        query, table, guessed, sure = outcome.query, outcome.table, False, True
+        if table is None and outcome.status == "no answer" and not asks_back(outcome.text):
             queries = (step.query for step in state["path"] if step.call.tool in RUN_QUERIES and step.rows is not None)
             ran = [one for one in queries if not _explores(one)]
-            query = ran[-1] if ran else ""
+            named = self.answer_step(state) if ran and state["path"][-1].call.arguments.get("result") else None
+            query, sure = named.query if named else (ran or [""])[-1], bool(named) or len({*ran}) == 1
             table, guessed = context.tables.get(query), state.get("understood") is not None  # rules guess
         if table is None or not query:
             return outcome, usage
         kb, language = asked_by(context.kb, query), context.answer_language
         kind = stated_none(kb, query, language) if guessed else absence_of(kb, query, table, language)
         said = outcome.text or (outcome.note if guessed else "")
-        if outcome.status == "no answer" and said and kind and kind.kind in _NONE:
+        if sure and outcome.status == "no answer" and said and kind and kind.kind in _NONE:
             outcome = replace(outcome, status="answered", query=query, table=table, text=said, note="")
         if kind and outcome.table is not None and not outcome.table.labels:
             with suppress(KbnavError):
@@ -207,11 +209,6 @@ class QueryEnding:
         except StopRun as error:  # the rows are there; only the words for them are missing
             return replace(outcome, text=plain_answer(table)).noted(_NO_WORDS, str(error)), Usage()
         return replace(outcome, text=text), usage
-
-
-def _asks_back(sentence: str) -> bool:
-    """Whether a sentence is a question, as where it is not clear what was asked about."""
-    return sentence.rstrip().endswith(("?", "？", "؟"))
 
 
 def _explores(query: str) -> bool:

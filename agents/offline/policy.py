@@ -43,6 +43,8 @@ _ENDINGS = ("e", "en", "er", "es", "n", "s")
 """Of a plural."""
 _MOST_UNUSED, _MANY = 2, 50
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
+_EVERYDAY = re.compile("residenc|wohnsitz|employe|emplead|arbeitgeber|author|verfasser")
+"""What verbs mean that may say little, as in "lamps that work"; birth, death, marriage and awards do not."""
 _MISSPELLED = 85
 """Of 100, how alike a word and what may be meant are."""
 
@@ -207,7 +209,8 @@ class Agenda(ABC):
         """Whether words that are left out make another question of it, as a year, "not", "died" or "mass" do."""
         words = lexicon(self.language)
         quantities = content_words(" ".join(words.adjectives.values()))
-        return not {*self.question.needed, *words.verbs, *quantities}.isdisjoint(unused)
+        verbs = [word for word, meant in words.verbs.items() if not _EVERYDAY.match(meant)]
+        return not {*self.question.needed, *verbs, *quantities}.isdisjoint(unused)
 
     def leaves_too_much(self, unused: Sequence[str], *, rows: int, all_needed: bool) -> bool:
         """Whether so much of the question is left out that the rows of a query are hardly its answer.
@@ -286,7 +289,7 @@ def keyless(agenda: Callable[[State, Context], Agenda]) -> Policy:
         planned = agenda(state, context)
         reply = planned.reply()
         read = reply.understood or Understood()
-        if all(finishes(lambda *at: agenda(*at).reply(), planned.toolbox, one, context) for one in read.instead):
+        if all(finishes(lambda *at: agenda(*at).reply(), planned.toolbox, one, state, context) for one in read.instead):
             return reply
         return replace(reply, understood=replace(read, instead=()))
 

@@ -36,7 +36,6 @@ from kbnav.tools.toolbox import Toolbox
 
 ANSWERS = 20
 """Nodes of a ranking."""
-_SEARCHES = 4
 _MENTIONS, _PATHS, _TRIES = 4, 3, 7
 """Names that paths are combined of, the longest; paths of each; combinations that are followed."""
 _BY_TEXT = 50
@@ -55,8 +54,8 @@ _YEAR = re.compile(r"(?:1\d|20)\d\d(?:-|$)")
 """A value that is a year or a date."""
 _TIMED = re.compile(r"\b(?:in|from|of|im|von|aus|en|de|du)\s+$", re.IGNORECASE)
 """What makes a number behind it a year."""
-_OF_THEM = re.compile(r"\bof (?:them|these|those)\b|\bvon (?:ihnen|diesen)\b|\bdavon\b", re.IGNORECASE)
-"""What asks for some of the earlier answers."""
+_OF_THEM = re.compile(r"\b[Oo]f (?:them\b|th[eo]se\b(?! wh| that) ?(\w*))|\b(?:[Vv]on (?:ihnen|diesen)|[Dd]avon)\b")
+"""What asks for some of the earlier answers; in a title its words have capitals."""
 _STEM = 3
 """Letters of a word that a relation's may begin with."""
 _LINKS = 8
@@ -133,11 +132,11 @@ class SkbAgenda(Agenda):
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
-        if self.question.negated:
-            self.decline(self.question.negated, (), self._links())
+        if denied := [word for word in self.question.negated if word in self._unnamed.split()]:
+            self.decline(denied, (), self._links())
             return
         if mentions := self._reading.mentions:
-            yield [(_SEARCH, f"“{name.text}” is a name here.", {"query": name.text}) for name in mentions[:_SEARCHES]]
+            yield [(_SEARCH, f"“{name.text}” is a name here.", {"query": name.text}) for name in mentions[:_MENTIONS]]
         yield from self._begun()
         reading, mentions = self._reading, self._reading.mentions
         mentions = mentions[:_MENTIONS] or self._earlier()
@@ -152,9 +151,10 @@ class SkbAgenda(Agenda):
         if again := reading.afterthought:
             told = {*reading.words, *(one.first for one in reading.types)}
             start = max((one.end for one in reading.mentions[:-1]), default=0)
-            before = not told.isdisjoint(range(start, reading.mentions[-1].first))
+            last, between = reading.mentions[-1], range(start, reading.mentions[-1].first)
+            before = reading.text(between) == "and" or not told.isdisjoint(between)
             # What nothing before it links is linked by what is said behind it: "products that Bo Lind ordered".
-            mentions = (*mentions[: None if before else -1], again)
+            mentions = (*(one for one in mentions if before or one != last), again)
         if QUERY in self.toolbox.names:
             yield from self._linked(mentions)
         if reading.asked or (reading.words and self.question.asks != "time"):  # no thing is a time
@@ -183,14 +183,24 @@ class SkbAgenda(Agenda):
         if self.steps:
             yield [(FINISH, self.note, {"nodes": []})]
 
+    @property
+    def _unnamed(self) -> str:
+        """The question's words outside names."""
+        named = {at for name in self._reading.mentions for at in range(name.first, name.end)}
+        return " ".join(token.text for at, token in enumerate(self._reading.tokens) if at not in named)
+
     def _meant(self) -> Sequence[str] | None:
         """The answers before, of which alone the question asks with "of them"; none where it must be asked whole."""
-        if not _OF_THEM.search(self.state["question"]):
+        pointing = _OF_THEM.search(self._unnamed)
+        if not pointing:
             return None
         turns = (turn for turn in self.state["history"] if turn.outcome.ranking or not _OF_THEM.search(turn.question))
         *_, last = None, *(turn.outcome.ranking for turn in turns)
         ids = last.ids if last else []
-        kind = self._skb.type(self._skb.number(ids[0])) if ids else ""
+        kind, noun = self._skb.type(self._skb.number(ids[0])) if ids else "", singular(pointing[1] or "")
+        named = [one for one in self._skb.type_names if noun in map(singular, name_words(one))]
+        if named and kind not in named:
+            return None
         if self._reading.asked not in ("", kind):
             return []
         self._reading = replace(self._reading, asked=kind)
@@ -220,7 +230,7 @@ class SkbAgenda(Agenda):
 
         Where the first says all words, the others are those that do.
         """
-        best, words = list(found[:ANSWERS]), [word for word in words if not word[:1].isupper()]
+        best, words = list(found[:ANSWERS]), [word for word in words if word in self._unnamed]
         if not words:
             return best, ""
         excerpts = self._kb.excerpts(best, " ".join(words))
@@ -270,8 +280,10 @@ class SkbAgenda(Agenda):
     def _field(self, nodes: Sequence[str], paths: Sequence[Path]) -> Iterator[Calls]:
         """The value of a field of a few nodes, where it is named by all words that are left over."""
         number, words = self._skb.number, self.telling(self._left(paths))
+        kind = self._skb.type(number(nodes[0]))
+        linked = [step.relation.replace("_", " ") for step in self._schema.paths.steps(kind)]
         documents = {node: self._skb.documents[number(node)] for node in nodes} if len(nodes) <= _MENTIONS else {}
-        fields = [*chain.from_iterable(documents.values()), *self._fields(self._skb.type(number(nodes[0])))]
+        fields = [*chain.from_iterable(documents.values()), *self._fields(kind)]
         for field in dict.fromkeys(fields) if words and documents else ():
             if self.telling(unused := self._left(paths, field)):
                 continue
@@ -283,9 +295,9 @@ class SkbAgenda(Agenda):
                 answer = answer.partition(f"): {field}: ")[2] if len(holders) == 1 else answer
                 of = ", ".join(self._skb.name(number(node)) for node in holders)
                 yield self._finished(f"This is “{field}” of {of}.", paths, holders, answer, field)
-            elif len(nodes) == 1 and not self.turns(unused):
+            elif len(nodes) == 1 and not self.turns(unused) and not any(relevance(" ".join(words), linked)):
                 self.understood = Understood(self._worded(paths))
-                yield [(FINISH, f"{self._skb.name(number(nodes[0]))} has no “{field}”.", {"nodes": []})]
+                yield [(FINISH, f"{self._before}{self._skb.name(number(nodes[0]))} has no “{field}”.", {"nodes": []})]
 
     def _hypotheses(self, mentions: Sequence[Mention]) -> list[tuple[Path, ...]]:
         """A path for each mention, all to one type; if that leads nowhere, for each mention but one, and so on."""
@@ -532,7 +544,8 @@ class SkbAgenda(Agenda):
 
     def _finished_by_text(self, said: str, paths: Sequence[Path], nodes: Sequence[str]) -> Calls:
         """The end where nothing but the nodes' texts tells of some words."""
-        words, text = self.telling(self._left(paths)), self._text(nodes[0])
+        words, first = self.telling(self._left(paths)), self._skb.number(nodes[0])
+        text = fold(" ".join(map(str, (self._skb.name(first), *self._skb.documents[first].values()))))
         # "products with reviews about X" are no texts
         vague = any(not step.relation for path in paths for step in path.steps) if paths else self._reading.types
         kinds = {step.target for path in paths for step in path.steps}
@@ -589,11 +602,6 @@ class SkbAgenda(Agenda):
         start, end = self._skb.type_range(kind)
         stated = chain.from_iterable(self._skb.documents[node].items() for node in range(start, end)[:_BY_TEXT])
         return [*dict.fromkeys(name for name, value in stated if value not in ("", None))]
-
-    def _text(self, node: str) -> str:
-        """A node's name and the values of its fields."""
-        number = self._skb.number(node)
-        return fold(" ".join(map(str, (self._skb.name(number), *self._skb.documents[number].values()))))
 
     def _worded(self, paths: Sequence[Path]) -> str:
         """Paths from their ends back to the names, as in ``house → owns → Ann Reed``."""

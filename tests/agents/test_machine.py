@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import io
 import re
 import threading
 import time
@@ -15,11 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.messages.tool import invalid_tool_call
+from rich.console import Console
 
 from kbnav.agents.common.answering import QueryEnding
 from kbnav.agents.common.state import State
 from kbnav.agents.spinach import build_spinach, spinach_with
 from kbnav.answers.tables import AnswerTable
+from kbnav.apps.console import print_answer
 from kbnav.errors import ServiceError, Stopped, UsageError
 from kbnav.models.cancellation import Cancellation
 from kbnav.models.chat import ask as ask_model
@@ -240,7 +243,10 @@ def test_no_answer_can_be_said_after_a_query_and_not_before(tmp_path):
 def test_a_question_may_be_asked_back_before_any_query_and_says_nothing_of_the_knowledge_base(tmp_path):
     back = says(("finish", {"no_answer": True, "answer": "Which query do you mean?"}))
     for before in ([], [runs(0)]):
-        outcome = asked([*before, back], tmp_path).outcome
+        run, out = asked([*before, back], tmp_path), io.StringIO()
+        print_answer(Console(file=out), run, "")
+        outcome = run.outcome
+        assert out.getvalue().split("\n")[0].strip() == outcome.text
         assert (outcome.status, outcome.text, outcome.absence) == ("no answer", "Which query do you mean?", None)
 
 
@@ -429,17 +435,19 @@ def test_a_result_without_rows_is_an_answer_if_a_sentence_says_so(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("query", "status"),
+    ("queries", "result", "status"),
     [
-        ("SELECT ?x { wd:Q131733 p:P26/ps:P26 ?x }", "answered"),  # it is stated that he had no spouse
-        ("SELECT ?x { ?x wdt:P61 wd:Q131761 MINUS { ?x wdt:P575 ?d } }", "no answer"),  # a copy may lack some
+        (["SELECT ?x { wd:Q131733 p:P26/ps:P26 ?x }"], 0, "answered"),  # it is stated that he had no spouse
+        (["SELECT ?x { ?x wdt:P61 wd:Q131761 MINUS { ?x wdt:P575 ?d } }"], 0, "no answer"),  # a copy may lack some
+        (["SELECT ?x { wd:Q979 wdt:P61 ?x }", "SELECT ?x { wd:Q131733 p:P26/ps:P26 ?x }"], 0, "no answer"),  # beside it
+        (["SELECT ?x { wd:Q979 wdt:P61 ?x }", "SELECT ?x { wd:Q131733 p:P26/ps:P26 ?x }"], 2, "answered"),
     ],
 )
 def test_the_sentence_of_no_answer_is_told_and_is_the_answer_where_there_is_none_for_sure(
-    query, status, mini_kb, tmp_path
+    queries, result, status, mini_kb, tmp_path
 ):
-    ends = says(("finish", {"no_answer": True, "answer": "There is none."}))
-    model = ScriptedModel(replies=[says(("execute_query", {"query": query})), ends])
+    ends = says(("finish", {"no_answer": True, "result": result, "answer": "There is none."}))
+    model = ScriptedModel(replies=[*(says(("execute_query", {"query": one})) for one in queries), ends])
     outcome = ask(spinach_with(model, None, mini_kb, Settings(home=tmp_path, language="en")), "Which?").outcome
     assert (outcome.status, outcome.text, outcome.note) == (status, "There is none.", "")
 

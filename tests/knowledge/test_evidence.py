@@ -217,6 +217,7 @@ MADE = [
     ("ASK { wd:Q131733 p:P26/ps:P26 ?x }", "stated none", "stated none"),
     ("SELECT ?x { wd:Q131733 wdt:P31 ?c ; p:P26 ?s . ?s ps:P26 ?x }", "stated none", "stated none"),
     ("SELECT ?x { ?x wdt:P61 wd:Q131761 MINUS { ?x wdt:P575 ?d } }", "partial copy", "all excluded"),
+    ("SELECT ?x { ?x wdt:P61 wd:Q937 OPTIONAL { wd:Q131733 wdt:P26 ?y } }", "partial copy", "not stated"),
     ("SELECT ?x { wd:Q7186 wdt:P61 ?x }", "asks wrongly", "asks wrongly"),
     ('SELECT ?x { ?x wdt:P61 "Marie Curie"@en }', "asks wrongly", "asks wrongly"),
     ("SELECT ?x { ?x wdt:P61 wd:Q7186 ; wdt:P575 ?d FILTER(?d > 5) }", "asks wrongly", "asks wrongly"),
@@ -232,6 +233,13 @@ MADE = [
 @pytest.mark.parametrize(("query", "copy", "all_of_it"), MADE)
 def test_the_kind_is_told_of_a_copy_and_of_the_whole(mini_kb, whole, query, copy, all_of_it):
     assert (kind(mini_kb, query), kind(whole, query)) == (copy, all_of_it)
+
+
+@pytest.mark.parametrize(("condition", "told"), [("?d > 5", True), ('YEAR(?d) > "1900"', False)])
+def test_of_a_date_that_is_compared_whole_it_is_said_how_its_year_is_asked_for(mini_kb, condition, told):
+    query = f"SELECT ?x {{ ?x wdt:P61 wd:Q7186 ; wdt:P575 ?d FILTER({condition}) }}"
+    absence = absence_of(mini_kb, query, mini_kb.execute_query(query))
+    assert (absence.kind, "YEAR(?d) is its year" in absence.text) == ("asks wrongly", told)
 
 
 @pytest.mark.parametrize(("every", "kind"), [(31, "partial copy"), (8, "not stated")])

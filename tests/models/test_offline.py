@@ -18,11 +18,13 @@ from kbnav.agents.spinach import build_spinach
 from kbnav.answers.parsing import read_question
 from kbnav.apps.console import print_answer
 from kbnav.apps.web.downloads import answer_csv
+from kbnav.errors import ServiceError
 from kbnav.knowledge.open import open_kb
 from kbnav.runs.trajectory import Outcome, Run, Turn, Understood
 from kbnav.sessions.evidence import run_evidence
 from kbnav.sessions.session import ask
 from kbnav.settings.model import load_settings
+from tests.knowledge.parts import Over
 
 QUESTIONS = json.loads((Path(__file__).parents[1] / "data" / "mini_questions.json").read_text(encoding="utf-8"))
 MUST = {"polonium", "polonium-when", "polonium-name", "tungsten", "davy-born", "moscow", "radium-de", "bo", "zawj"}
@@ -215,6 +217,14 @@ def test_a_misspelled_name_is_offered_as_it_is_written(agent):
     assert outcome.status == "no answer"
     assert understood.unused == ("polonum",)
     assert understood.instead == ("Who discovered polonium?",)
+
+
+def test_a_service_that_fails_beside_a_refusal_ends_no_run(agent):
+    def fails(query: str, *, language: str = "en") -> None:
+        raise ServiceError("down")
+
+    outcome = ask(replace(agent, kb=Over(agent.kb, execute_query=fails)), "Who discovered polonum?").outcome
+    assert (outcome.status, outcome.understood.instead) == ("no answer", ())
 
 
 def test_a_no_because_of_what_has_ended_is_no_absence_and_its_statement_is_the_evidence(agent):

@@ -1,4 +1,4 @@
-"""What may be asked: one line of text, of a length that a person would write; and of which knowledge base."""
+"""What may be asked: one line of text, of a length that a person would write; of which knowledge base; or back."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ def checked_question(question: str) -> str:
     if len(text) > LONGEST_QUESTION:
         raise UsageError(f"the question has {len(text):,} characters; at most {LONGEST_QUESTION:,} can be asked")
     return text
+
+
+def asks_back(sentence: str) -> bool:
+    """Whether an answer is a question, as where it is not clear what was asked about."""
+    return sentence.rstrip().endswith(("?", "？", "؟"))
 
 
 _KB_LINE = re.compile(r"^# kb: (\S.*)\n?", re.MULTILINE)

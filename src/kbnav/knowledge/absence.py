@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import count
+from itertools import chain, count
 
 from kbnav.answers.tables import Absence, AnswerTable
 from kbnav.errors import KbnavError
@@ -18,7 +18,7 @@ from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.replies import LEFT_OUT
 from kbnav.knowledge.sparql.check import fresh_variable
 from kbnav.knowledge.sparql.diagnose import EXCEPTS, Diagnosis, diagnosis, is_empty_result
-from kbnav.knowledge.sparql.syntax import Path, Pattern, is_variable, read_query
+from kbnav.knowledge.sparql.syntax import Path, Pattern, Triples, is_variable, read_query
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, Terms, vocabulary_of
 
 _FEW = 5
@@ -27,6 +27,7 @@ _HAS = 6
 """Properties that are named of a thing."""
 _COPY = "Live Wikidata may have it."
 _FILTER = re.compile(r"FILTER\s*(?!NOT\b|EXISTS\b)(\(.*\))", re.IGNORECASE | re.DOTALL)
+_PART_OF_DATE = re.compile(r"\b(?:YEAR|MONTH|DAY)\s*\([^()]*\)", re.IGNORECASE)
 _STATEMENT = re.compile(r"/statement/([QPL]\d+)-", re.IGNORECASE)
 
 
@@ -75,9 +76,10 @@ class _Probe:
         return self._otherwise(found.part, found.text)
 
     def asked_of(self) -> list[tuple[str, str]]:
-        """The things that the query names, each with the properties that it asks of them."""
+        """The things that the query names, each with the properties that it must have a value of."""
         terms, asked = Terms(self._query, self._words), dict[tuple[str, str], None]()
-        for pattern in read_query(self._query).patterns:
+        required = (one.patterns for one in read_query(self._query).where.elements if isinstance(one, Triples))
+        for pattern in chain.from_iterable(required):
             for step in pattern.apart(f"?{number}" for number in count()):
                 role, name = terms.predicate(step.verb.name) if isinstance(step.verb, Path) else ("", "")
                 if role in ("wdt", "p") and (thing := self._words.written_id(step.subject)):
@@ -111,7 +113,7 @@ class _Probe:
             return None
         if condition and not self.ask([*found.before, f"FILTER(!({condition[1]}))"]):
             text = f"`{found.part}` is neither true nor false of what is here: it compares things of unlike kinds."
-            for name in dict.fromkeys(re.findall(r"[?$]\w+", condition[1])):
+            for name in dict.fromkeys(re.findall(r"[?$]\w+", _PART_OF_DATE.sub("", condition[1]))):
                 if self.ask([*found.before, f'FILTER(STRENDS(STR(DATATYPE({name})), "#dateTime"))']):
                     text += f" {name} is a date: YEAR({name}) is its year."
             return Absence("asks wrongly", text, found.part)

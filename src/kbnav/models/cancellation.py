@@ -171,9 +171,11 @@ class Cancellation:
         except CancelledError as error:
             raise self._error() from error
         except TimeoutError as error:
-            if future.done():  # at the last moment, or with an error of the call's own
-                return future.result()
-            raise OutOfTime from error
+            if not future.done():
+                raise OutOfTime from error
+            if future.cancelled():
+                raise self._error() from error
+            return future.result()  # at the last moment, or with an error of the call's own
 
     def _error(self) -> Exception:
         return Stopped(self._why) if self._why else CancelledError()
