@@ -223,7 +223,8 @@ def test_a_service_that_fails_beside_a_refusal_ends_no_run(agent):
     def fails(query: str, *, language: str = "en") -> None:
         raise ServiceError("down")
 
-    outcome = ask(replace(agent, kb=Over(agent.kb, execute_query=fails)), "Who discovered polonum?").outcome
+    kb: Any = Over(agent.kb, execute_query=fails, metered=lambda meter: kb)
+    outcome = ask(replace(agent, kb=kb), "Who discovered polonum?").outcome
     assert (outcome.status, outcome.understood.instead) == ("no answer", ())
 
 
