@@ -282,7 +282,7 @@ def test_what_no_query_stands_for_is_declined_and_named(agent, question, words):
 def test_a_first_of_january_is_a_day_only_where_that_is_stated(agent, question, date):
     run, out = ask(agent, question), io.StringIO()
     print_answer(Console(file=out), run, "")
-    assert (run.outcome.text, answer_csv(run.outcome)) == (date, f"\ufeffanswer\r\n{date[:4]}-01-01T00:00:00Z\r\n")
+    assert (run.outcome.text, answer_csv(run.outcome)) == (date, f"answer\r\n{date[:4]}-01-01T00:00:00Z\r\n")
     assert re.search(rf"[|│] {date} +[|│]", out.getvalue())
 
 

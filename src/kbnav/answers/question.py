@@ -28,6 +28,16 @@ def checked_question(question: str) -> str:
 _KB_LINE = re.compile(r"^# kb: (\S.*)\n?", re.MULTILINE)
 
 
+SPARQL = re.compile(
+    r"^\s*(?:#.*\n\s*|(?:prefix|base)\s[^>]*>\s*)*"
+    r"(?:(?=[^{]*\{)(?:select\b\s*(?:(?:distinct|reduced)\b\s*)?(?:(?:\w+\s*)?\([^\n{]*[?$*]|[?$]\w|\*)"
+    r"|(?:ask|construct)\s*(?:from\s+(?:named\s+)?\S*:\S*\s+)*(?:where\s*)?\{)"
+    r"|describe\s+(?:[?$<]|\w*:\w))",
+    re.IGNORECASE,
+)
+"""What a query begins as, and no sentence does, also one with a query below it; the page's scripts read it too."""
+
+
 def in_kb(query: str, kb: str) -> str:
     """A query with a first line, a comment of SPARQL, that says which of several knowledge bases it is for."""
     return f"# kb: {kb}\n{query}" if kb else query
