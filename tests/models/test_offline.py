@@ -346,6 +346,10 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
             "✗ (no such statement here)",
         ),  # of several prizes none
         ("Did Marie Curie discover an element?", "✓"),
+        (
+            "Is Antoine Lavoisier the discoverer of iron?",
+            "✗ (no such statement here; discoverer or inventor: unknown value)",
+        ),
         ("Was Marie Curie a city?", "✗ (no such statement here; instance of: human)"),  # born in one
         ("Is France a country?", "✓"),
         ("Is it true that Marie Curie discovered radium?", "✓ (discoverer or inventor: Marie Curie)"),
@@ -356,3 +360,16 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
 )
 def test_a_bare_value_is_told_with_what_it_is(agent, question, said):
     assert ask(agent, question).outcome.text == said
+
+
+@pytest.mark.parametrize(
+    ("question", "preferred", "places"),
+    [
+        ("Did Marie Curie discover titanium?", False, False),  # which is no place
+        ("Is it true that Marie Curie discovered radium?", False, False),  # no preferred statement hides it
+        ("Was Marie Curie born in Poland?", False, True),
+    ],
+)
+def test_a_check_looks_only_where_it_can_be_so(agent, question, preferred, places):
+    query = ask(agent, question).outcome.query
+    assert ("rank" in query, "P131" in query) == (preferred, places)
