@@ -35,8 +35,6 @@ _SEARCHES, _ANCHORS, _LIMIT, _LINKS = 5, 3, 40, 8
 _STEM = 3
 """Letters that a property and a word beside a year share."""
 _CALLED = frozenset(["named", "called", "titled", "heisst", "heissen", "namens", "nommé", "nommée", "appelle", "llama"])
-_TWICE = re.compile(r"\b(\w+) \1\b")
-"""The preposition at the end of a relation's name, and the one that is put behind it."""
 _MOMENT = 'REGEX(STR({0}), "^-?[0-9]{{4}}(-|$)")'
 """That a value is a date or a year."""
 _TO_THING = {
@@ -101,6 +99,11 @@ def _name(one: Entity) -> str:
     return one.alias or one.label
 
 
+def _spoken(name: str) -> str:
+    """A name as people say it: Otto Hahn, for Hahn, Otto."""
+    return re.sub(r"^([^,]+), ([^,]+)$", r"\2 \1", name)
+
+
 class EndpointAgenda(Agenda):
     """See the module."""
 
@@ -125,7 +128,7 @@ class EndpointAgenda(Agenda):
         wanted = [phrase.text for phrase in phrases if len(phrase.text) > 1][:_SEARCHES]
         yield [("search_entities", f"Looking up “{text}”.", {"query": text}) for text in wanted]
         found = (one for search in self.searches.values() for one in (*search.entities, *search.properties))
-        names = (name for one in found for name in (one.label, one.alias))
+        names = (name for one in found for text in (one.label, one.alias) for name in (text, _spoken(text)))
         self.question = question = with_names(self.question, names, self.language)
         more = [phrase.text for phrase in question.phrases if phrase.text not in self.searches][:_SEARCHES]
         yield [("search_entities", f"Looking up “{text}”, which is a name here.", {"query": text}) for text in more]
@@ -133,7 +136,8 @@ class EndpointAgenda(Agenda):
         pointing, final = question.pronoun and not self.anchors, ""
         if not (pointing or question.comparative) and (self.target or self.anchors):
             final = yield from self._final()
-        unused = self.unused(self._labels(), [anchor.text for anchor in self.anchors], final)
+        said = [name for anchor in self.anchors for name in (anchor.text, _spoken(anchor.text))]
+        unused = self.unused(self._labels(), said, final)
         if final and self.rows.get(final) and not self.lost:
             table = self.table(final)
             counted = "COUNT(" in final and table.rows and table.rows[0][0]
@@ -145,7 +149,8 @@ class EndpointAgenda(Agenda):
                 self.understood = Understood(unused=self.told_words(unused, final), doubts=self.doubts)
                 yield [(FINISH, FITS, {"answer": self._sentence(table)})]
                 return
-        if self.state["history"] and (pointing or not (self.target or self.anchors)):
+        begun = question.asks or question.kind != "values" or self.target  # else it is a part of one
+        if self.state["history"] and (pointing or not (begun and (self.target or self.anchors))):
             self.note = self.told["whole"]
             return
         unlinked = [one for one in self.anchors[len(self.links) :] if not one.sign]
@@ -176,10 +181,10 @@ class EndpointAgenda(Agenda):
             other, unknown = search.properties or kind, search.rung in ("none", "near")
             if phrase.whole and search.rung == "shorter":
                 anchors[Anchor(phrase.text)] = None
-            elif thing and stems(_name(thing)) == stems(text):
+            elif thing and stems(text) in (stems(_name(thing)), stems(_spoken(_name(thing)))):
                 # What is called so has it as a value; what is linked to a thing of that name is something else.
                 so = self.target and not _CALLED.isdisjoint(words_of(question.text))
-                anchors[Anchor(_name(thing)) if so else Anchor(_name(thing), thing.id, exact=True)] = None
+                anchors[Anchor(_name(thing)) if so else Anchor(phrase.text, thing.id, exact=True)] = None
             elif search.rung == "none" and phrase.text[:1].isupper():
                 anchors[Anchor(phrase.text)] = None
             elif phrase.named and thing and not (unknown or other):
@@ -206,8 +211,7 @@ class EndpointAgenda(Agenda):
         """The answer in words where a bare yes or no would not say what is so; else empty."""
         if table.boolean is None:
             return ""
-        other, link = [one for one in self.anchors if one.id][1], self.links[0]
-        return f"✓ ({link.names[0]}: {other.text})" if table.boolean else f"✗ ({self.told['no']})"
+        return f"✓ ({self.links[0].names[0]}: {self.anchors[-1].text})" if table.boolean else f"✗ ({self.told['no']})"
 
     def _final(self) -> Generator[Calls, None, str]:
         """Run the query that answers, and return it; empty where something is not linked."""
@@ -250,12 +254,12 @@ class EndpointAgenda(Agenda):
         both = [anchor for anchor in self.anchors if anchor.id]
         if len(both) != 2:
             return ""
-        one, other = (anchor.id for anchor in both)
-        for anchor in both:
+        for anchor, another in (both, both[::-1]):
             link = yield from self._linked(anchor)
-            if link and link.way in _TO_THING and _TO_THING[link.way][0] == 1:
+            if link and link.way in (1, 2):
+                self.anchors = (another, anchor) if link.way == 1 else (anchor, another)  # the value last
                 self.links, edge = [link for _ in both], link.properties[0]
-                final = f"ASK {{ {{ {one} {edge} {other} }} UNION {{ {other} {edge} {one} }} }}"
+                final = f"ASK {{ {{ {anchor.id} {edge} {another.id} }} UNION {{ {another.id} {edge} {anchor.id} }} }}"
                 yield from self.queried(final, f"Are they linked by {link.names[0]}?")
                 return final
         return ""
@@ -282,7 +286,7 @@ class EndpointAgenda(Agenda):
             own = [one for one in links if hops == 1 and not one.properties[0].startswith(("rdfs:", "skos:"))]
             self._has |= {one.names[0]: None for one in own if one.way == 2}
             told = (self.told["of"].format(word=one.names[0]) for one in own if one.way == 1)
-            self._has |= {_TWICE.sub(r"\1", one): None for one in told}
+            self._has |= {re.sub(r"\b(\w+) \1\b", r"\1", one): None for one in told}  # "copy of", and "of"
             if question.asks == "place" and not self.target:
                 hints = known.hints.get("place", "").split()
                 links = [one for one in links if any(hint in one.names[0].casefold() for hint in hints)]
@@ -313,9 +317,9 @@ class EndpointAgenda(Agenda):
         either = f"{{ ?answer ?p ?v . {number}(1 AS ?way) }} UNION "
         either += f"{{ ?answer ?p ?x . ?x ?q ?v . {number}(IF(isBlank(?x), 3, 2) AS ?way) }}"
         links = yield from self._counted("?p ?q", f"{pattern} {either}", "?way ", "Which numbers do these have?")
-        hints, text = lexicon(self.language).hints.get("time", "").split(), self.question.text.casefold()
+        hints, said = lexicon(self.language).hints.get("time", "").split(), words_of(self.question.text)
         self._has |= {one.names[-1]: None for one in links if one.way != 2}
-        words = [*quantity.casefold().split(), *text.split()]
+        words = [*quantity.casefold().split(), *said]
         measured = " ".join([quantity, *(QUANTITIES.get(word, "") for word in words)])
         named = " ".join(QUANTITIES.get(word, word) for word in words)
         links = [
@@ -326,7 +330,7 @@ class EndpointAgenda(Agenda):
             or all(relevance(named, [name])[0] for name in one.names)
         ]
         dated = [place for place, one in enumerate(links) if any(hint in one.names[-1].casefold() for hint in hints)]
-        place = self.quantity([" ".join(one.names) for one in links], dated, text.split())
+        place = self.quantity([" ".join(one.names) for one in links], dated, said)
         return None if place is None else links[place]
 
     def _counted(self, edges: str, pattern: str, first: str, thought: str) -> Generator[Calls, None, list[Link]]:

@@ -19,7 +19,7 @@ from kbnav.answers.language import fold, lexicon, reads, singular, why_unread
 from kbnav.answers.parsing import Phrase, Question, read_question
 from kbnav.answers.relevance import content_words, relevance
 from kbnav.answers.tables import AnswerTable
-from kbnav.knowledge.base import Entity, SearchResult
+from kbnav.knowledge.base import SearchResult
 from kbnav.runs.trajectory import FINISH, QUERY, Call, Doubt, Step, Understood
 from kbnav.tools.context import Context
 from kbnav.tools.several import alone, within
@@ -35,6 +35,7 @@ QUANTITIES = {
     **dict.fromkeys(("euro", "euros"), "eur"),
     **dict.fromkeys(("dollar", "dollars"), "usd"),
     "stars": "stars rating",
+    "pages": "pages seiten páginas",
 }
 """Words that names of numbers have, in several languages, for words of a question that they do not share."""
 NOTHING = SearchResult()
@@ -75,14 +76,10 @@ class Agenda(ABC):
         """A search, as far as it is shown, with the rung that it is for rules."""
         if not (found.entities or found.properties):
             return replace(found, rung="none")
-        wanted, low, shown = " ".join(query.split()).casefold(), query.casefold(), self.context.shown
-
-        def begins(one: Entity) -> bool:
-            return found.rung == "exact" and wanted not in (one.label.casefold(), one.alias.casefold())
-
-        entities = tuple(sorted(found.entities[: shown.entities], key=begins))
+        low, shown = query.casefold(), self.context.shown
+        entities = found.entities[: shown.entities]
         most = shown.properties if entities else shown.entities
-        found = replace(found, entities=entities, properties=tuple(sorted(found.properties[:most], key=begins)))
+        found = replace(found, entities=entities, properties=found.properties[:most])
         best = (*entities, *found.properties)[0]
         plural = fold(query).removeprefix(fold(best.alias or best.label)) in _ENDINGS
         said = plural or any(one.label and one.label.casefold() in low for one in entities)
@@ -179,8 +176,8 @@ class Agenda(ABC):
                 return fold(word) in texts
             plain, low = fold(word), word.casefold()
             folded = fold(f"{word} {words.verbs.get(low, '')} {QUANTITIES.get(low, '')}").strip()
-            if plain in named or singular(plain) in stems or plain in words.measures:
-                return plain in named or singular(plain) in stems
+            if singular(plain) in stems or plain in words.measures:
+                return singular(plain) in stems
             if reads(self.language):
                 return any(relevance(f"{folded} {singular(plain)}", known))
             spelled = {*named, *chain.from_iterable(map(content_words, known))}
@@ -242,8 +239,10 @@ class Agenda(ABC):
         if not reads(self.language):
             self.note = why_unread(whole, self.language)
             return
-        kind = "unused" if unused else "unnamed" if lost else "nothing" if self.question.phrases else "empty"
-        named = ", ".join(self.told["word"].format(word=word) for word in unused or lost)
+        negated = [word for word in self.question.negated if word in unused]
+        kind = "unnamed" if lost else "nothing" if self.question.phrases else "empty"
+        kind = "denied" if negated else "unused" if unused else kind
+        named = ", ".join(self.told["word"].format(word=word) for word in negated or unused or lost)
         there = self.told["has"].format(words=", ".join(has)) if has else ""
         self.note = f"{self.told[kind].format(words=named)} {there}".strip()
 

@@ -67,10 +67,10 @@ _CLASS_PATH = re.compile(r"wdt:P\d+\* wd:Q\d+")
 
 def value_kind(value: Value) -> Literal["item", "time", "number", "text", ""]:
     """Of what kind a value is; empty where none was seen."""
-    if value.id or not value.text:
+    if value.id or value.special or not value.text:
         return "item" if value.id else ""
-    if value.special or value.datatype == "time":
-        return "text" if value.special else "time"
+    if value.datatype == "time":
+        return "time"
     return "number" if value.datatype in ("quantity", "decimal", "integer", "double") else "text"
 
 
@@ -94,11 +94,6 @@ class Segment:
     def best(self) -> str:
         """Id of the likeliest item."""
         return self.items[0].id
-
-    @property
-    def exact(self) -> bool:
-        """Whether its first item is called so."""
-        return fold(self.text) in (fold(self.items[0].label), fold(self.items[0].alias))
 
     @cached_property
     def score(self) -> float:
@@ -244,8 +239,7 @@ class WikidataAgenda(Agenda):
                     copy = [Doubt("copy")] if all_counts and is_mirror(self.context.kb.state()) else []
                     told = focus[0].items[0] if "?direct" in probe else Entity("")
                     self.understood = Understood(told.label, self.told_words(unused, probe), doubts=(*doubts, *copy))
-                    said = told.description or self._sentence(probe)
-                    yield [(FINISH, FITS, {"result": number, "answer": said})]
+                    yield [(FINISH, FITS, {"result": number, "answer": told.description or self._sentence(probe)})]
         return refused
 
     def _found(self, phrase: Phrase) -> SearchResult | None:
@@ -393,7 +387,8 @@ class WikidataAgenda(Agenda):
             if self.last and len(about) == 1:
                 again = re.sub(rf"\bwd:{about[0]}\b", f"wd:{focus[0].best}", self.last.outcome.query)
                 yield Hypothesis(again, f"The last question again, about {focus[0].text}.")
-            yield from self._told(focus[0])
+            if question.asks != "place":
+                yield from self._told(focus[0])
         if self.kind and (question.measure or question.years):
             yield from self._compared(focus)
         ranked = sorted((one for name in focus for one in self._relations(name)), key=lambda one: -one.score)
@@ -418,12 +413,13 @@ class WikidataAgenda(Agenda):
         for relation in ranked[:_RELATIONS]:
             thought = f"{relation.label} ({relation.property_id}) fits the question best of what is left."
             yield self._values(relation.triple(), thought, number="number" in relation.kinds)
+        if question.asks == "place" and len(focus) == 1:
+            yield from self._told(focus[0])
 
     def _told(self, name: Segment) -> Iterator[Hypothesis]:
         """What is stated of a name that stands alone or after "what is", or where it is."""
-        asked = re.fullmatch(rf"{_ABOUT}{re.escape(name.text)}\W*", self.question.text)
-        places = " ".join(f"wdt:{one}" for one in self.words.each((*_PLACED, "P625")))
-        if asked:
+        if asked := re.fullmatch(rf"{_ABOUT}{re.escape(name.text)}\W*", self.question.text):
+            places = " ".join(f"wdt:{one}" for one in self.words.each(_PLACED))
             only = f"VALUES ?direct {{ {places} }} " if asked["place"] else ""
             stated = f"{only}wd:{name.best} ?direct ?value . ?property wikibase:directClaim ?direct"
             ids = "FILTER NOT EXISTS { ?property wikibase:propertyType wikibase:ExternalId }"
@@ -570,46 +566,47 @@ class WikidataAgenda(Agenda):
 
     def _checks(self, focus: Segment, ranked: Sequence[Relation]) -> Iterator[Hypothesis]:
         """Yes/no questions: whether two entities are linked, or whether one has a property at all."""
-        others = [name for name in self.names if name.text != focus.text]
-        other = next((name for name in others if name.named or name.exact), None)
+        other = next((name for name in self.names if name.best != focus.best), None)
         if other and self._one_of(focus):
             focus, other = other, focus
-        subject, own = f"wd:{focus.best}", [relation for relation in ranked if relation.entity == focus.best]
+        subject = f"wd:{focus.best}"
         if other is None:
-            found = [*(relation.property_id for relation in own), *property_hits(self.besides(focus))]
-            for property_id in () if others else found[:1]:
+            found = [*(relation.property_id for relation in ranked), *property_hits(self.besides(focus))]
+            for property_id in found[:1]:
                 either = f"{{ {subject} wdt:{property_id} ?value }} UNION {{ ?value wdt:{property_id} {subject} }}"
                 yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} has any {property_id}.")
             return
-        value, member, path = f"wd:{other.best}", self._one_of(other), self._path(INSTANCE_OF, SUBCLASS_OF)
-        has = self.question.text.casefold().startswith(_HAS)
-        linking = [relation for relation in own if any(edge.value.id == other.best for edge in relation.edges)]
-        sure = [relation for relation in own if relation.score >= _SURE and "item" in relation.kinds]
+        has, member = self.question.text.casefold().startswith(_HAS), self._one_of(other)
+        pair, path, ending = {focus.best, other.best}, self._path(INSTANCE_OF, SUBCLASS_OF), self.words.of(_END)
+        # "The discoverer of iron" may be stated of either, but "a chemist" is another's class.
+        own = [one for one in ranked if one.entity in ({focus.best} if member else pair)]
+        own.sort(key=lambda one: one.entity != focus.best)
+        linking = [one for one in own if any(edge.value.id in pair - {one.entity} for edge in one.edges)]
+        sure = [one for one in own if one.score >= _SURE and "item" in one.kinds]
         for relation in (*linking, *(one for one in sure if has or not member))[:1]:
-            best, within = relation.triple(value), "|".join(f"wdt:{one}" for one in self.words.each(_PLACED))
-            if linking and self._has_ended(relation, {focus.best, other.best}):
-                ended = f"FILTER NOT EXISTS {{ ?statement pq:{self.words.of(_END)} ?end }}"
-                best = f"{relation.statement(value)} . {ended}"
-            elif linking:  # a preferred statement may hide it
+            (end,) = pair - {relation.entity}
+            value, best = f"wd:{end}", relation.triple(f"wd:{end}")
+            stated = [edge for edge in self._out(*pair) if edge.property.id == relation.property_id]
+            facts = [fact.property.id for edge in stated if edge.value.id in pair for fact in edge.qualifiers]
+            if linking and ending in facts and _NOW.match(self.question.text):
+                best = f"{relation.statement(value)} . FILTER NOT EXISTS {{ ?statement pq:{ending} ?end }}"
+            elif linking and {edge.rank for edge in stated} != {"normal"}:  # a preferred statement may hide it
                 best = f"{{ {best} }} UNION {{ {relation.statement(value)} ; wikibase:rank wikibase:NormalRank }}"
-            elif member:
+            elif member and not linking:
                 best = f"{{ {best} }} UNION {{ {relation.triple('?member')} {member} }}"
-            else:
+            elif not linking:
+                placed = {edge.property.id for edge in self._out(end)}.intersection(self.words.each(_PLACED))
+                within = "|".join(f"wdt:{one}" for one in self.words.each(_PLACED) if placed)
                 for way in filter(None, (path, within and f"({within})+")):
                     best += f" }} UNION {{ {relation.triple('?member')} ?member {way} {value}"
                 best = f"{{ {best} }}"
             yield Hypothesis(f"ASK {{ {best} }}", f"Checking {relation.label} between {focus.text} and {other.text}.")
             return
+        value = f"wd:{other.best}"
         more = member and f"{subject} ?link ?member . {member}" if has else path and f"{subject} {path} {value}"
         ways = filter(None, (f"{subject} ?link {value}", f"{value} ?link {subject}", more))
         either = " UNION ".join(f"{{ {way} }}" for way in ways)
         yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} is, or is linked to, {other.text}.")
-
-    def _has_ended(self, relation: Relation, pair: set[str]) -> bool:
-        """Whether a question of now is about two things of which what links them has an end time."""
-        links = [one for one in self._out(*pair) if one.value.id in pair and one.property.id == relation.property_id]
-        ends = [fact for edge in links for fact in edge.qualifiers if fact.property.id == self.words.of(_END)]
-        return bool(ends and _NOW.match(self.question.text))
 
     def _one_of(self, name: Segment) -> str:
         """What makes ``?member`` a member of what is named with "a"; else empty."""

@@ -102,10 +102,14 @@ def test_what_is_beyond_its_rules_is_no_answer_and_says_which_words(agent, quest
     assert all(word in outcome.note for word in unused)
 
 
-def test_what_goes_on_from_an_earlier_question_is_no_answer_and_says_so(agent):
+@pytest.mark.parametrize(
+    ("question", "whole"),
+    [("And when?", False), ("And of the Desk Lamp 12?", False), ("Who wrote the Desk Lamp 12?", True)],
+)
+def test_what_goes_on_from_an_earlier_question_is_no_answer_and_says_so(agent, question, whole):
     before = ask(agent, "Who is the supplier of the Desk Lamp 12?")
-    run = ask(agent, "And when?", history=[Turn(before.question, before.path, before.outcome)])
-    assert "ask it whole" in run.outcome.note
+    outcome = ask(agent, question, history=[Turn(before.question, before.path, before.outcome)]).outcome
+    assert (outcome.status, "ask it whole" in outcome.note) == ("no answer", not whole)
 
 
 def test_the_words_that_are_left_over_are_told(agent):
@@ -158,6 +162,11 @@ def librarian(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureR
         ("Wie viele Werke erschienen 1967?", ["2"]),
         ("Wie viele Werke erschienen vor 1967?", ["34"]),
         ("Welche Personen wurden 1912 geboren?", ["p12"]),
+        ("Welche Romane sind von Luise Meier?", ["w1", "w23", "w45"]),
+        ("Welche Romane hat Max Schulz verfasst?", ["w0", "w22", "w44"]),
+        ("Welche Romane haben den Verfasser Anna Weber?", ["w2", "w24", "w46"]),
+        ("Welche Personen heißen Max Schulz?", ["p0"]),
+        ("Wie viele Werke haben wir?", ["100"]),
     ],
 )
 def test_a_library_with_german_classes_is_asked(librarian, question, answer):
@@ -249,6 +258,8 @@ def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
         ("Ist Hanna Möller in Kiel geboren?", "✗ (keine solche Aussage hier)"),
         ("Ist Hanna Möller in Köln verstorben?", ""),
         ("Ist Hanna Möller der Verfasser von Das Haus am Deich?", "✓ (Verfasser: Hanna Möller)"),
+        ("Ist Hanna Möller der Verfasser von Nebel?", "✓ (Verfasser: Hanna Möller)"),
+        ("Which work has the most pages?", "Der stille Gipfel, Die Grüße"),
         ("Wie viele Bücher gibt es?", "3"),
         ("Wie viele Bilder gibt es?", "1"),
         ("Who is the author of Erna's Tagebuch?", "Hanna Möller"),
@@ -289,6 +300,7 @@ def test_a_superlative_gives_all_that_tie_and_says_of_how_many(catalogue):
         ("Wo lebte Hanna Möller?", "Verfasser von", "Anführungszeichen"),
         ("Wer malte Alter Hafen?", "Exemplar von …", "von von"),
         ("Welches Schlagwort hat Wachs und Honig?", "Anführungszeichen", "heißt nichts „Schlagwort“"),
+        ("Welche Werke haben keinen Verlag?", "was fehlt", "„Verlag“"),
     ],
 )
 def test_a_refusal_says_what_would_help(catalogue, question, told, not_told):

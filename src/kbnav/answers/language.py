@@ -236,8 +236,8 @@ class Lexicon:
     unread: str = ""
     """What to tell where a question in it led to nothing."""
     told: Mapping[str, str] = field(default_factory=dict)
-    """Of no answer: ``unnamed``, ``unused`` with ``{words}``, each a ``word``; ``nothing``, ``empty``. And ``no``;
-    ``of`` with a ``{word}``."""
+    """Of no answer: ``unnamed``, ``unused``, ``denied`` with ``{words}``, each a ``word``; ``nothing``, ``empty``. And
+    ``no``; ``of`` with a ``{word}``."""
 
 
 def why_unread(question: str, language: str) -> str:

@@ -27,7 +27,6 @@ _HAS = 6
 """Properties that are named of a thing."""
 _COPY = "Live Wikidata may have it."
 _FILTER = re.compile(r"FILTER\s*(?!NOT\b|EXISTS\b)(\(.*\))", re.IGNORECASE | re.DOTALL)
-_VARIABLE = re.compile(r"[?$]\w+")
 _STATEMENT = re.compile(r"/statement/([QPL]\d+)-", re.IGNORECASE)
 
 
@@ -112,7 +111,7 @@ class _Probe:
             return None
         if condition and not self.ask([*found.before, f"FILTER(!({condition[1]}))"]):
             text = f"`{found.part}` is neither true nor false of what is here: it compares things of unlike kinds."
-            for name in dict.fromkeys(_VARIABLE.findall(condition[1])):
+            for name in dict.fromkeys(re.findall(r"[?$]\w+", condition[1])):
                 if self.ask([*found.before, f'FILTER(STRENDS(STR(DATATYPE({name})), "#dateTime"))']):
                     text += f" {name} is a date: YEAR({name}) is its year."
             return Absence("asks wrongly", text, found.part)

@@ -132,7 +132,7 @@ def test_what_speaks_against_an_answer_stands_above_it_and_below_each_that_the_c
         ("Which countries are in Europe?", "country or a subclass of it; answer is linked in any way to Europe", ""),
         (
             "Which element has the lowest atomic number?",
-            "atomic number of answer: value; …",
+            "atomic number of answer: value; Sorted by value; Only the first row",
             ".single >> text=hydrogen",
         ),
         ("Is Paris the capital of France?", "one of these holds: capital of France: Paris; …", ".single >> text=Yes"),

@@ -35,7 +35,7 @@ def test_a_query_is_told_condition_by_condition():
     ]
     assert said(query, "de-at")[1:3] == [
         "  - discoverer or inventor von [answer]: Marie Curie",
-        "  - [answer] ist ein Exemplar von: chemical element, oder von einer Unterklasse davon",
+        "  - [answer] ist ein(e) chemical element oder gehört zu einer Unterklasse davon",
     ]
     assert said("ASK { wd:Q64 (wdt:P31|wdt:P279)/wdt:P279* wd:Q7186 }")[-1].startswith("  - Berlin, ")  # no remark
     assert said(query, "fr")[0] == "Énumère [answer], chacun une fois, où :"
@@ -67,10 +67,10 @@ def test_a_query_is_told_condition_by_condition():
         ("SELECT ?p { ?p wdt:P131* wd:Q64 }", "[p]: Berlin, or something that leads to it by steps along “located in”"),
         ("SELECT ?p { ?p wdt:P40/wdt:P27 wd:Q30 }", "citizenship of child of [p]: United States"),
         ("SELECT ?p { ?p ?any wd:Q30 }", "[p] is linked in any way to United States"),
-        ("SELECT ?any { ?p ?any wd:Q30 }", "[any] (any property) of [p]: United States"),
+        ("SELECT ?any { ?p ?any wd:Q30 }", "[p] is linked to United States, by any property ([any])"),
         ('SELECT ?p { ?p rdfs:label "Paris"@fr }', "label of [p]: “Paris” (fr)"),
         ("SELECT ?p { FILTER(?d < '2000-01-01T00:00:00Z'^^xsd:dateTime) }", "[d] is before 2000-01-01"),
-        ("SELECT ?p { FILTER(!isBlank(?p)) }", "[p] is not a blank node"),
+        ("SELECT ?p { FILTER(!isBlank(?p)) }", "[p] is not a thing without an id"),
         ("SELECT ?p { FILTER(?n < 3 || !BOUND(?m)) }", "[n] is less than 3 or [m] is not known"),
         ("SELECT ?p { ?p wdt:P40 ?c } LIMIT 1", "Only the first row."),
         ("SELECT ?p { ?p wdt:P40 ?c { SELECT ?c { ?p wdt:P40 ?c } } }", "Lists [c], under the conditions above"),

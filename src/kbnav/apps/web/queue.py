@@ -425,10 +425,8 @@ class RunQueue:
         if result:
             head = StoredResult(run.id, run.owner, run.kb, ended.run.language, run.session, result.to_document())
             result = self._store.results.keep(head, result)
-        status: Status = "done"
-        if ended.failure:
-            status = "stopped" if isinstance(ended.failure, Stopped) else "failed"
-        return status, answer_data(ended, served, run.id, result)
+        failed: Status = "stopped" if isinstance(ended.failure, Stopped) else "failed"
+        return failed if ended.failure else "done", answer_data(ended, served, run.id, result)
 
     def _record(self, live: _Live, data: dict[str, Any]) -> None:
         """Keep an event; a run that another worker has taken over, or that is gone, is left."""

@@ -14,7 +14,7 @@ const KINDS = {
   "all excluded": t("absent.all_excluded"),
 };
 
-/** The kind in words; why that is, and what has matches instead, closed where it is of a query's parts that the reader has not `written`, or not in the reader's language; nothing where the answer says something; after a plain no, `brief`, why alone. */
+/** The kind in words; why, and what has matches instead, closed where the reader has not `written` that query or does not read its language; nothing where there is an answer; after a plain no, `brief`, why alone. */
 export function absent(absence, { brief = false, written = false } = {}) {
   if (!absence) return "";
   const plain = language === "en" && (written || !absence.text.includes("`"));

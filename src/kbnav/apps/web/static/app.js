@@ -180,7 +180,7 @@ class Chat {
     this.focus();
   }
 
-  /** What a knowledge base holds, and questions that it can answer, one of each kind; beside a question that it cannot answer, the three nearest. */
+  /** What a knowledge base holds, with questions that it can answer, one of each kind; of one that it cannot, the three nearest. */
   holds(key, question = "") {
     const base = offered.kbs.find((one) => one.key === key);
     const examples = h("ul", { class: "kinds" });
@@ -207,7 +207,7 @@ class Chat {
     this.showQuery(query, more);
   }
 
-  /** A query with its result below it: `found` is what it gave; `now` runs it. With a `title` it stands closed below its result; `of` is the question whose query was changed, `from` its address. */
+  /** A query above its result: `found` is what it gave; `now` runs it. With a `title` it is closed, below; `of` is the question whose query was changed, `from` its address. */
   showQuery(query, { now = false, kb = this.kb.value, found, title, of, from } = {}) {
     const view = new QueryView({ kb, question: "" }, { query: "", query_labelled: "", link: "", language }, offered, { title, of, from });
     view.editor.value = query;
@@ -266,7 +266,7 @@ class Chat {
     return view;
   }
 
-  /** What the box is for: a follow-up, also to a query, which rules do not read, and where rules did not answer the last question, of which one before it. */
+  /** What the box is for: a follow-up, also to a query, which rules do not read; after an unanswered question, of which one before it. */
   invite() {
     if (this.query) {
       this.question.placeholder = this.readsQueries ? t("ask.query") : t("ask.placeholder");

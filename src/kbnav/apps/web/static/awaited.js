@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { t } from "./text.js";
 
-/** A line with a turning wheel; `thinking` is what is said between the steps, `ahead` is by how many seconds the server's clock is before this one. */
+/** A line with a turning wheel; `thinking` is said between the steps, the server's clock is `ahead` by so many seconds. */
 export class Awaited {
   constructor(thinking, ahead) {
     this.thinking = thinking;

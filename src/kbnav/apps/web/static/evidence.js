@@ -30,9 +30,9 @@ function statement(one, copy, shown) {
   return [claim,
     one.rank === "deprecated" && warning(t("evidence.deprecated")),
     one.rank === "preferred" && h("span", { class: "soft" }, ` ${t("evidence.preferred")}`),
-    one.higher.length > 0 && h("div", { class: "beside" }, t("evidence.higher"), " ", listed(one.higher.map(cell))),
-    others.length > 0 && h("div", { class: "beside" }, t("evidence.beside"), " ", listed(others.map(cell))),
-    one.lower.length > 0 && h("div", { class: "beside" }, t("evidence.lower"), " ", listed(one.lower.map(cell))),
+    one.higher.length > 0 && h("div", { class: "soft" }, t("evidence.higher"), " ", listed(one.higher.map(cell))),
+    others.length > 0 && h("div", { class: "soft" }, t("evidence.beside"), " ", listed(others.map(cell))),
+    one.lower.length > 0 && h("div", { class: "soft" }, t("evidence.lower"), " ", listed(one.lower.map(cell))),
     one.qualifiers.length > 0 && h("ul", { class: "qualifiers" }, one.qualifiers.map((pair) => h("li", {}, said(pair)))),
     one.statement && h("ul", { class: "qualifiers" }, one.references.length > 0
       ? one.references.map((pairs) => h("li", {}, t("evidence.reference"), " ", listed(pairs.map(said))))

@@ -24,7 +24,7 @@ export async function examplesOf(base) {
 /** A query whatever its variables are called, which they are in the reader's language. */
 export const shapeOf = (query) => query?.replace(/\?[\p{L}\p{N}_]+/gu, "?");
 
-/** Where something is from, on one line: by `rules` or not, of how large a copy and from when, and that this is a part; nothing where none of these is known. */
+/** Where something is from, as far as it is known: by `rules`, of how large a copy and from when, and that this is a part. */
 export function origin(base, { rules = false } = {}) {
   const date = base?.taken && new Date(base.taken).toLocaleDateString(language, { dateStyle: "long", timeZone: "UTC" });
   const copy = base?.entities > 0 && [t("copy.of", { n: base.entities }), date].filter(Boolean).join(", ");

@@ -1,4 +1,4 @@
-// The sessions that are kept, and the queries that this browser keeps: found again, called something else, taken along, deleted and fetched back.
+// The sessions and the queries that are kept: found, renamed, taken along, deleted and fetched back.
 
 import { call } from "./client.js";
 import { h } from "./dom.js";
@@ -12,7 +12,7 @@ const QUERIES = 50; // that are kept
 const LETTERS = 80; // of a query in the list
 const FORMS = { html: "HTML", json: "JSON", wiki: "Wikitext" };
 
-/** The list of sessions and of the queries of a `user`; `called` says what a knowledge base is called where there are several, `leave` is called where the one that is shown was deleted, `complain` where something fails. */
+/** The sessions and queries of a `user`; `called` names a knowledge base where there are several, `leave` is called where the session that is shown was deleted, `complain` where something fails. */
 export class History {
   constructor({ leave, complain, called, user }) {
     Object.assign(this, { leave, complain, called });
@@ -43,7 +43,7 @@ export class History {
     }
   }
 
-  /** Keep a query of a knowledge base, with its `title`, the question that it is a change `of` and its address `from`, the `name` of the example that it is, and what it asks in `words`. */
+  /** Keep a query with its `title`, the question that it is a change `of` and its address `from`, the `name` of the example that it is, and what it asks in `words`. */
   ran({ query, kb, title, of, from, name, words }) {
     const spaced = (text) => text.replace(/\s+/g, " ").trim();
     const before = this.queries.find((one) => spaced(one.query) === spaced(query) && one.kb === kb);

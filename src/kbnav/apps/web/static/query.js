@@ -40,7 +40,7 @@ export class QueryView {
     this.link = this.typed && copyButton(t("copy.link"), link);
     this.copy = copyButton(t("copy.query"), () => this.editor.value);
     const actions = h("p", { class: "tools" }, !shared && [this.button, this.stop, this.original], this.copy, !title && this.link, this.address, this.live, this.told);
-    this.details = h("details", { class: "sparql", ontoggle: () => this.toggled() }, h("summary", {}, t("query.show")),
+    this.details = h("details", { class: "sparql", ontoggle: () => this.details.open && this.opened() }, h("summary", {}, t("query.show")),
       this.typed ? [this.editor.element, actions, this.problem, this.asks, !title && this.shown] : [this.asks, this.editor.element, actions, this.problem, this.shown]);
     this.details.open = this.typed && !title;
     this.element = title ? h("div", { class: "titled" }, this.shown, this.details) : this.details;
@@ -61,9 +61,7 @@ export class QueryView {
     this.meaning.replaceChildren(...above.split("\n").filter(Boolean).map((line) => h("li", {}, line.replace(/^# /, ""))));
   }
 
-  /** What is opened comes into sight. */
-  toggled() {
-    if (!this.details.open) return;
+  opened() {
     this.editor.open();
     if (!this.typed) this.details.scrollIntoView();
   }

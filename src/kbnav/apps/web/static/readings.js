@@ -6,18 +6,19 @@ import { icon } from "./menu.js";
 import { t } from "./text.js";
 
 const RIGHT_TO_LEFT = /[\u0590-\u08ff]/; // letters whose quotes would turn round among others
-const SHORT = 140; // letters of a query in words on one line
+const SHORT = 200; // letters of a query in words on one line
 const VARIABLE = /\[([\p{L}\p{N}_]+)\]/u; // of a query in words
 
-/** What a query asks, as the server says it in words, on one line: its first conditions, up to one that has others in it; of such a one that is first, its own first. */
+/** What a query asks, as the server says it in words, on one line: its first conditions, up to one with others in it, of that one the first, or how a list of its own is sorted. */
 export function inWords(words) {
   const lines = (words?.lines ?? []).flatMap((one) => (one.inner.length ? one.inner : [one]));
   const plain = lines.findIndex((one) => one.inner.length);
   const first = (one) => (one.inner.length ? first(one.inner[0]) : one.text);
   const told = plain === 0 ? [`${lines[0].text} ${first(lines[0])}`] : lines.slice(0, plain < 0 ? undefined : plain).map((one) => one.text.replace(/\s*[:：]\s*\[answer\]$/, ""));
-  const text = told.join("; ");
+  const sorted = plain > 0 ? lines[plain].inner.slice(1).filter((one) => !one.inner.length).map((one) => one.text.replace(/[.。]$/, "")) : [];
+  const text = [...told, ...sorted].join("; ");
   if (text.length > SHORT) return `${text.slice(0, SHORT).replace(/\s+\S*$/, "")} …`;
-  return text && plain >= 0 ? `${text}; …` : text;
+  return text && plain >= 0 && !sorted.length ? `${text}; …` : text;
 }
 
 /** Words in which a query's variables stand in brackets, as text and elements. */
@@ -60,7 +61,7 @@ const DOUBTS = {
   class: (about) => t("doubt.class", ofAll(about)),
 };
 
-/** What speaks against an answer, or with `note` what of a question without one was not understood and is not in the note, in one box: what of the question was not used, and one line for each other kind; one that is newer than this page is told as it came. A whole date says its year, and of which copy an answer is stands below it. */
+/** What speaks against an answer, in one box: words that were not used, and a line for each other kind; where there is no answer, what its `note` does not name. */
 export function doubts(found, read, note = undefined) {
   const unused = [...(read?.unused ?? []), ...found.flatMap(({ kind, about }) => (kind === "number" ? about.split(", ") : []))];
   const words = [...new Set(unused)].filter((word) => !note?.includes(word)).map((word) => t("read.word", { word })).map((word) => (RIGHT_TO_LEFT.test(word) ? `\u2068${word}\u2069` : word)).join(" ");

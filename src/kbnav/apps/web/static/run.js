@@ -157,7 +157,7 @@ export class RunView {
     return parts.join(" · ");
   }
 
-  /** The answer to copy, with its rows and where its query can be opened, a link to share, files, the question again; those who read a shared answer only take it along. */
+  /** The answer to copy with its rows and its query's address, a link to share, files, the question again; of a shared answer only what can be taken along. */
   foot({ text, link }, result) {
     const copy = text && copyButton(t("copy.answer"), () => [readable(text), result?.text, link].filter(Boolean).join("\n"));
     if (this.offered.share) return h("div", { class: "foot" }, copy, result?.files);
