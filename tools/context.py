@@ -117,7 +117,7 @@ class Shown:
     """Whether uses of properties and members of classes are counted, which the paper's agent does not do."""
 
 
-_EARLIER = 3
+EARLIER = 3
 """Earlier questions beside which a question is read."""
 
 
@@ -158,7 +158,7 @@ class Context:
     @property
     def asked(self) -> str:
         """The question with the last earlier ones before it, one a line: what "her husband" is about."""
-        return "\n".join((*self.earlier[-_EARLIER:], self.question))
+        return "\n".join((*self.earlier[-EARLIER:], self.question))
 
 
 _WHOLE = 60_000

@@ -47,16 +47,12 @@ _UNTYPED = {"rdfs:Resource": "things of no class here", "rdfs:Literal": "texts i
 
 
 def search_entities(context: Context, thought: str, query: str, kind: SearchKind = "any") -> Observation:
-    """Find things, classes and properties by their labels.
-
-    Short names work best ("Strain Encoder", "supplier"); a whole question finds nothing. Use it for classes and
-    properties too: search for the kind of thing, or for the relation, in one or two words. Results are shown as
-    "label (id): what it is".
+    """Find things, classes and properties by name: "Marie Curie", "supplier". A whole question finds nothing.
 
     Args:
-        thought: Why this step comes next, in one or two sentences.
-        query: A name, or a short phrase of one to four words.
-        kind: "property" to see properties only, "item" for things and classes only, "any" for both.
+        thought: Why this step comes next.
+        query: A name, or one to four words.
+        kind: "property" or "item" (things and classes): only those.
     """
     limit = context.shown.entities
     result = context.kb.search_entities(query, language=context.language, limit=limit, kind=kind)
@@ -66,19 +62,19 @@ def search_entities(context: Context, thought: str, query: str, kind: SearchKind
 def get_entry(context: Context, thought: str, entity_id: str, properties: str = "") -> Observation:
     """Read one thing: what is stated of it, cut to what matters for the question, and what comes in, counted.
 
-    Use it to see which properties a thing really has before writing a query with them. Of a class, it shows what the
-    members have: properties, how many of them have each, and of which class or datatype the values are.
+    It shows which properties a thing really has. Of a class, it shows what the members have: properties, how many of
+    them have each, and of which class or datatype the values are.
 
     Args:
-        thought: Why this step comes next, in one or two sentences.
+        thought: Why this step comes next.
         entity_id: The id of the thing or class, as results show it: a prefixed name, or an IRI between < and >.
-        properties: Ids of properties, with spaces between, to see with all their values and nothing else.
+        properties: Ids of properties to see whole, and nothing else, with spaces between.
     """
     entry = context.kb.get_entry(entity_id, language=context.language)
     wanted = [one for one in re.split(r"[\s,;]+", properties) if one]
     if wanted:
         kb = context.kb
-        ids = [found for one in wanted for found in (kb.ids_in(one) if isinstance(kb, Shaped) else [one])]
+        ids = [found for one in wanted for found in (isinstance(kb, Shaped) and kb.ids_in(one)) or [one]]
         return of_properties(entry, ids, context.shown)
     kept, usage = context.prune(entry, context.asked)
     around = _around(context, entry.entity.id)
@@ -104,10 +100,10 @@ def _around(context: Context, entity_id: str) -> list[str]:
 def get_property_examples(context: Context, thought: str, property_id: str) -> Observation:
     """See how a property is used: real statements, counts, the classes and datatypes at both ends.
 
-    Use it when the name of a property does not say which way it points or what its values are.
+    Use it when its name does not say which way it points or what its values are.
 
     Args:
-        thought: Why this step comes next, in one or two sentences.
+        thought: Why this step comes next.
         property_id: The id of the property, as results show it.
     """
     return examples(context, property_id, uses_text)
@@ -116,13 +112,12 @@ def get_property_examples(context: Context, thought: str, property_id: str) -> O
 def execute_query(context: Context, thought: str, query: str) -> Observation:
     """Run a SPARQL query (SELECT, ASK or CONSTRUCT) and see its rows, or the first and the last of many, and counts.
 
-    Start with a small query, look at the result, then build on it. Use only ids that you have seen in a result. The
-    prefixes that results use need not be declared. Results are numbered; a query that is run once more is not sent
-    again but makes its result the last one.
+    Use only ids that you have seen in a result. The prefixes that results use need not be declared. Results are
+    numbered; running a query once more makes its result the last one.
 
     Args:
-        thought: Why this step comes next, in one or two sentences.
-        query: The whole SPARQL query.
+        thought: Why this step comes next.
+        query: The whole query.
     """
     if (before := again(context, query)) is not None:
         return before
@@ -157,15 +152,15 @@ def search_neighbors(
 ) -> Observation:
     """Find what a thing is linked to, in both directions, best match first.
 
-    Use it where get_entry does not show the link: often the fact is stated on the other thing and points to this one.
+    Often the fact is stated on the other thing and points to this one, where get_entry does not show it.
 
     Args:
-        thought: Why this step comes next, in one or two sentences.
+        thought: Why this step comes next.
         entity_id: The id of the thing.
-        query: Words that describe the wanted relation or neighbour; edges are ranked against them.
-        relation: The id of a property, to see only its edges.
-        direction: "out" for edges that leave the thing, "in" for edges that point to it, or "both".
-        offset: How many of the best edges to pass over, to see those behind them.
+        query: Words for the wanted relation or neighbour, to rank edges by.
+        relation: Id of a property, to see only its edges.
+        direction: "out" for edges that leave the thing, "in" for those that point to it.
+        offset: How many of the best edges to pass over.
     """
     return wikidata.search_neighbors(context, thought, entity_id, query, relation, direction, offset)
 

@@ -107,8 +107,7 @@ def search_text(
         (named if so else others).append(text)
     lines += named
     if others:
-        nothing = "These only" if named else f'Nothing is named "{asked}"; these'
-        lines += [f"{nothing} have a name that begins so:", *others]
+        lines += ["These only have a name that begins so:" if named else f'Names that begin with "{asked}":', *others]
     if unlabelled and lines[0].startswith("Nothing") and (result.rung != "shorter" or result.dropped):
         lines.append("What has no label is found from a neighbour only, by search_neighbors or a query.")
     return "\n".join([*values, *lines])

@@ -55,7 +55,7 @@ def search_entities(context: Context, thought: str, query: str) -> Observation:
     Short names work best. Results are shown as "name (id): type".
 
     Args:
-        thought: Why this step comes next, in one or two sentences.
+        thought: Why this step comes next.
         query: A name, or a short phrase.
     """
     result = context.kb.search_entities(query, language=context.language, limit=context.shown.entities)
@@ -74,7 +74,7 @@ def get_entry(
     Edges that come in from other nodes are listed under ^relation. Several nodes are shown shortly, one after another.
 
     Args:
-        thought: Why this step comes next, in one or two sentences.
+        thought: Why this step comes next.
         entity_id: The id of the node, as results show it, or the name of a relation.
         entity_ids: Ids of several nodes to compare, at most 10, in place of entity_id.
     """
@@ -110,7 +110,7 @@ def read_document(context: Context, thought: str, entity_id: str, start: int = 1
     """Read the document of one node whole; other results show a sentence of it.
 
     Args:
-        thought: Why this step comes next, in one or two sentences.
+        thought: Why this step comes next.
         entity_id: The id of the node.
         start: The first character to see, from 1, of a document that was cut.
     """
@@ -129,7 +129,7 @@ def get_property_examples(context: Context, thought: str, relation: str) -> Obse
     Use it when the name of a relation does not say what it means or which way it points.
 
     Args:
-        thought: Why this step comes next, in one or two sentences.
+        thought: Why this step comes next.
         relation: The name of the relation.
     """
     examples = context.kb.get_property_examples(relation, language=context.language, limit=context.shown.examples)
@@ -149,7 +149,7 @@ def search_neighbors(
     """Find what a node is linked to; neighbours whose names and documents fit the query best come first.
 
     Args:
-        thought: Why this step comes next, in one or two sentences.
+        thought: Why this step comes next.
         entity_id: The id of the node.
         query: Words that describe the wanted neighbour.
         relation: The name of a relation, to see only its edges.
@@ -187,7 +187,7 @@ def find_relations(context: Context, thought: str, query: str = "", entity_id: s
     """Find relations by words, or see those of one node with their number of links.
 
     Args:
-        thought: Why this step comes next, in one or two sentences.
+        thought: Why this step comes next.
         query: Words that the relation, or the types it links, may have.
         entity_id: The id of a node, to see which relations it has.
     """
@@ -213,7 +213,7 @@ def vector_query(
     Documents do not say what a node is linked to: leave that out of the text, and give the nodes it holds for instead.
 
     Args:
-        thought: Why this step comes next, in one or two sentences.
+        thought: Why this step comes next.
         text: A description of what is wanted, in a phrase or a sentence.
         node_type: The name of a node type, to see only its nodes.
         limit: How many nodes to see, at most 50.
@@ -233,7 +233,7 @@ def execute_query(context: Context, thought: str, query: str) -> Observation:
     ":", "-" and "." are percent-encoded.
 
     Args:
-        thought: Why this step comes next, in one or two sentences.
+        thought: Why this step comes next.
         query: The whole SPARQL query.
     """
     seen = run_query(context, query)
@@ -351,7 +351,7 @@ def follow_paths(
     none all nodes of a type are meant.
 
     Args:
-        thought: Why this step comes next, in one or two sentences.
+        thought: Why this step comes next.
         paths: Up to 6 paths.
         node_type: The name of a node type, to count and see only its nodes.
         most_by: A relation, with ^ before it to count backwards: the nodes with the most links by it come first, each
@@ -403,7 +403,7 @@ def get_fields(context: Context, thought: str, entity_ids: list[str], fields: li
     """Read some fields of the documents of many nodes at once, one line a node.
 
     Args:
-        thought: Why this step comes next, in one or two sentences.
+        thought: Why this step comes next.
         entity_ids: The ids of the nodes, at most 50.
         fields: The names of the fields; where a node lacks one, it is left out.
     """

@@ -304,7 +304,7 @@ def recall(context: Context, thought: str, answers: list[str]) -> Observation:
     """Look up what a model answered from its own knowledge.
 
     Args:
-        thought: Why this step comes next, in one or two sentences.
+        thought: Why this step comes next.
         answers: Names, best first.
     """
     said = [name for name in answers if name.strip()]
@@ -336,7 +336,7 @@ class GeneratingTools:
         Use it only where a search has shown that a link that is needed is missing.
 
         Args:
-            thought: Why this step comes next, in one or two sentences.
+            thought: Why this step comes next.
             request: Which facts are needed, about which nodes, in one sentence.
         """
         usage = Usage()
@@ -387,7 +387,7 @@ def search_further(context: Context, thought: str, entity_ids: list[str]) -> Obs
     """Take back what was generated, and see what nodes one hop further out are linked to.
 
     Args:
-        thought: Why this step comes next, in one or two sentences.
+        thought: Why this step comes next.
         entity_ids: The ids of the nodes.
     """
     lines, facts = ["What was generated is taken back. One hop further:"], list[Fact]()
@@ -608,7 +608,7 @@ class TextQuery:
         """Find the nodes whose documents are nearest to a description, which should say nothing of links.
 
         Args:
-            thought: Why this step comes next, in one or two sentences.
+            thought: Why this step comes next.
             text: A description of what is wanted, in a phrase or a sentence.
             node_type: The name of a node type, to see only its nodes.
         """
@@ -651,7 +651,7 @@ def search_relations(context: Context, thought: str, entity_ids: list[str]) -> O
     """See which relations some nodes have, in both directions, with an example of each.
 
     Args:
-        thought: Why this step comes next, in one or two sentences.
+        thought: Why this step comes next.
         entity_ids: The ids of the nodes.
     """
     lines, facts = list[str](), list[Fact]()
@@ -673,7 +673,7 @@ def follow_relations(context: Context, thought: str, ways: list[Way]) -> Observa
     """Follow relations from nodes, each from its own node, and see what they lead to.
 
     Args:
-        thought: Why this step comes next, in one or two sentences.
+        thought: Why this step comes next.
         ways: The nodes with the relations to follow.
     """
     limit = max(_FEWEST, min(FOUND, _FOUND_IN_ALL // max(1, len(ways))))

@@ -15,6 +15,7 @@ from kbnav.answers.question import kb_of
 from kbnav.answers.relevance import content_words, relevance
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import BadArguments, QueryTimeout, Stopped, TellModel, UnknownId
+from kbnav.knowledge.absence import stated_none
 from kbnav.knowledge.base import Direction, Entry, Profiled, PropertyProfile, SearchKind, asked_by, is_mirror
 from kbnav.knowledge.sparql.diagnose import diagnosis, is_empty_result
 from kbnav.knowledge.sparql.remarks import Measures, measures, remarks
@@ -198,7 +199,6 @@ def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observa
     seen: Measures = {}
     if diagnose and not reason and context.shown.profiles and took < _QUICK:
         told, seen = _remarks(context, query, table)
-        told += _not_asked_for(context, table)
         days = {cell.value for (row, at), one in seen.items() if (cell := row[at]) and (one.precision or 0) > _MONTH}
         context.tables[query] = replace(table, days=tuple(sorted(one for one in days if "-01-01T" in one)))
     shown = table_text(table, context.shown, name=name, measured=seen)
@@ -220,6 +220,8 @@ def again(context: Context, query: str) -> Observation | None:
 
 def _diagnosis(context: Context, query: str, table: AnswerTable) -> str | None:
     """Which kind of nothing a result is."""
+    if none := stated_none(context.kb, query, context.language):
+        return f"It is stated that there is none. {none.text}"
 
     def holds(ask: str) -> bool:
         return bool(context.kb.execute_query(ask, language=context.language).boolean)
@@ -346,7 +348,7 @@ def vector_query(context: Context, thought: str, text: str, kind: str = "item") 
     Use it when a search by name finds nothing and you can describe what you look for.
 
     Args:
-        thought: Why this step comes next, in one or two sentences.
+        thought: Why this step comes next.
         text: A description of what is wanted, in a phrase or a sentence.
         kind: "item" or "property", or the id of a class, such as Q5, for its instances; in a local knowledge base the
             type of node.
@@ -372,11 +374,11 @@ def finish(
 
     Args:
         thought: Why it answers the question, or why nothing does; what a reader should know of it.
-        result: Its number; 0: the last one with rows. One without rows, if `answer` says that there is none.
+        result: Its number; 0: the last one with rows. One without rows, if `answer` says that there is none, or why.
         columns: Those that were asked for, such as "city population", if it has others too.
         answer: The answer in one to three plain sentences, in the language of the question, from that result alone.
             Of a list that was shown whole, name all; else say how many there are.
-        no_answer: True if queries have shown that the knowledge base does not hold the answer.
+        no_answer: True if queries have shown that the knowledge base does not hold the answer, or `answer` asks back.
     """
     if answer and result in context.results and not context.results[result].rows:
         return Observation(f"Finished: result {result}, which has no rows, is the answer.")
@@ -398,21 +400,6 @@ def finish(
 def named_columns(columns: str) -> list[str]:
     """The names of columns in what finish was given."""
     return list(dict.fromkeys(re.findall(r"\w+", columns)))
-
-
-def _not_asked_for(context: Context, table: AnswerTable) -> list[str]:
-    """A hint at columns behind the first of which the question does not speak, where it speaks of another."""
-    if len(table.columns) < 2:
-        return []
-    spoken = relevance(context.asked, [" ".join(_WORDS.findall(one)) for one in table.columns])
-    behind = zip(table.columns[1:], spoken[1:], strict=True)
-    probes = [one for one, score in behind if not score and len(one) > 1]
-    told = f"Perhaps not asked for: {', '.join(probes)} (finish takes `columns`)."
-    return [told] if any(spoken) and probes and told not in context.seen else []
-
-
-_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
-"""Words of a variable's name, as in ``birthPlace``."""
 
 
 def described(step: Step) -> str:

@@ -108,11 +108,13 @@ class QueryEnding:
     def premature(self, finish: Call, path: Sequence[Step], history: Sequence[Turn]) -> bool:  # noqa: ARG002 - an Ending
         """A finish is premature while no query has rows; the last executed one where that is the answer (section 4.2).
 
-        That there is no answer may be said once a query has run. Whether a result that is named exists says the tool.
+        That there is no answer may be said once a query has run, and a question asked back at any time. Whether a
+        result that is named exists says the tool.
         """
         queries = [step for step in path if step.queried]
         if finish.arguments.get("no_answer"):
-            return all(step.rows is None for step in queries)
+            asks = _asks_back(str(finish.arguments.get("answer", "")))
+            return not asks and all(step.rows is None for step in queries)
         if finish.arguments.get("result"):
             return False
         return not any(step.rows for step in (queries[-1:] if self.last_executed else queries))
@@ -140,7 +142,7 @@ class QueryEnding:
         """
         outcome, usage = self._concluded(state, context)
         query, table, guessed = outcome.query, outcome.table, False
-        if table is None and outcome.status == "no answer":
+        if table is None and outcome.status == "no answer" and not _asks_back(outcome.text):
             queries = (step.query for step in state["path"] if step.call.tool in RUN_QUERIES and step.rows is not None)
             ran = [one for one in queries if not _explores(one)]
             query = ran[-1] if ran else ""
@@ -207,6 +209,11 @@ class QueryEnding:
         except StopRun as error:  # the rows are there; only the words for them are missing
             return replace(outcome, text=plain_answer(table)).noted(_NO_WORDS, str(error)), Usage()
         return replace(outcome, text=text), usage
+
+
+def _asks_back(sentence: str) -> bool:
+    """Whether a sentence is a question, as where it is not clear what was asked about."""
+    return sentence.rstrip().endswith(("?", "？", "؟"))
 
 
 def _explores(query: str) -> bool:

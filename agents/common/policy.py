@@ -38,7 +38,7 @@ from kbnav.prompts import as_data, render
 from kbnav.runs.journal import read_toml
 from kbnav.runs.trajectory import FINISH, NO_TOOL, QUERY, Call, Step, Turn
 from kbnav.settings.model import Budget
-from kbnav.tools.context import Context
+from kbnav.tools.context import EARLIER, Context
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.wikidata import described
 
@@ -162,7 +162,8 @@ class ChatPolicy:
 
     def messages(self, state: State, *, width: int | None = None) -> list[BaseMessage]:
         """What a model sees: earlier questions, this one, the path (cut to ``width``), and what was dropped."""
-        messages: list[BaseMessage] = [SystemMessage(self._system(state["question"]))]
+        asked = [*(turn.question for turn in state["history"][-EARLIER:]), state["question"]]
+        messages: list[BaseMessage] = [SystemMessage(self._system("\n".join(asked)))]
         offered = self._toolbox.names
         for turn in state["history"]:
             messages += _earlier(turn, offered, min(_EARLIER_WIDTH, width or _EARLIER_WIDTH))
@@ -396,7 +397,7 @@ _KEY = "demonstrations"
 _WORDS = re.compile(r"\w+")
 
 About = Callable[[str], Mapping[str, object]]
-"""Values of a prompt that depend on the question."""
+"""Values of a prompt that depend on the question, which stands behind the last earlier ones, one a line."""
 
 
 class Demonstration(BaseModel):
@@ -424,7 +425,8 @@ class Demonstrations:
 
     def of(self, question: str) -> list[Demonstration]:
         """Those that a prompt for this question has."""
-        return [one for one in self.pool if _normalised(one.question) != _normalised(question)]
+        asked = {_normalised(one) for one in (question, *question.split("\n"))}
+        return [one for one in self.pool if _normalised(one.question) not in asked]
 
     def leave_out(self, questions: Iterable[tuple[str, str]]) -> None:
         """Raises UsageError where one of the questions (id, text) that are to be evaluated is a demonstration."""

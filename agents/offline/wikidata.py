@@ -566,8 +566,7 @@ class WikidataAgenda(Agenda):
 
     def _checks(self, focus: Segment, ranked: Sequence[Relation]) -> Iterator[Hypothesis]:
         """Yes/no questions: whether two entities are linked, or whether one has a property at all."""
-        others = [name for name in self.names if name.best != focus.best]
-        other = next(iter(others), None)
+        other = next((name for name in self.names if name.best != focus.best), None)
         if other and self._one_of(focus):
             focus, other = other, focus
         subject = f"wd:{focus.best}"

@@ -237,6 +237,13 @@ def test_no_answer_can_be_said_after_a_query_and_not_before(tmp_path):
     assert run.outcome.table is None
 
 
+def test_a_question_may_be_asked_back_before_any_query_and_says_nothing_of_the_knowledge_base(tmp_path):
+    back = says(("finish", {"no_answer": True, "answer": "Which query do you mean?"}))
+    for before in ([], [runs(0)]):
+        outcome = asked([*before, back], tmp_path).outcome
+        assert (outcome.status, outcome.text, outcome.absence) == ("no answer", "Which query do you mean?", None)
+
+
 def test_a_refusal_is_a_typed_stop(tmp_path):
     run = asked([AIMessage("", additional_kwargs={"refusal": "I will not."})], tmp_path)
     assert (run.outcome.status, run.outcome.stop, run.outcome.note) == ("refused", "refusal", "I will not.")

@@ -15,7 +15,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Run, load_run, saved_runs
-from kbnav.sessions.session import ask
+from kbnav.sessions.session import Chat, ask, sqlite_sessions
 from kbnav.settings.model import Limits, Settings, SparqlSource
 from tests.agents.test_several import PLACES
 from tests.knowledge.endpoint.conftest import COMPANY
@@ -76,6 +76,24 @@ def test_an_id_that_nobody_has_shown_and_the_endpoint_lacks_is_named(company, tm
     observation = ask(agent, QUESTION).path[0].observation
     assert observation.startswith("(Unknown here: shop:supplies; search for the names.)\n")
     assert "nothing here has shop:supplies" in observation
+
+
+def test_labels_and_aliases_that_are_asked_for_are_shown(company, tmp_path):
+    wanted = {"entity_id": "data:p1", "properties": "rdfs:label skos:altLabel shop:since"}
+    agent, _ = scripted(company, tmp_path, says(("get_entry", wanted)), language="en")
+    lines = ask(agent, QUESTION).path[0].observation.splitlines()
+    values = {line.partition("): ")[2] for line in lines[1:-1]}
+    assert (values, lines[-1]) == ({"Desk Lamp 12 (en)", "Study Light"}, "It has no statement of shop:since.")
+
+
+def test_a_follow_up_that_names_no_class_has_the_profiles_of_what_was_asked_before(company, tmp_path):
+    back = says(("finish", {"no_answer": True, "answer": "Which?"}))
+    agent, model = scripted(company, tmp_path, back, back)
+    with sqlite_sessions(tmp_path) as saver:
+        chat = Chat(agent, "s", saver)
+        chat.ask(QUESTION)
+        chat.ask("And in Germany?")
+    assert "Supplier (shop:Supplier) is a class with 3 direct members; " in model.seen[-1][0].text
 
 
 def test_the_papers_own_agent_is_for_wikidata(company, tmp_path):

@@ -26,7 +26,7 @@ from kbnav.settings.model import load_settings
 
 QUESTIONS = json.loads((Path(__file__).parents[1] / "data" / "mini_questions.json").read_text(encoding="utf-8"))
 MUST = {"polonium", "polonium-when", "polonium-name", "tungsten", "davy-born", "moscow", "radium-de", "bo", "zawj"}
-MEASURED = 30
+MEASURED = 31
 """Of the 34 questions, those answered when this was written; fewer is a step back."""
 
 

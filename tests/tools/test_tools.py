@@ -58,7 +58,7 @@ def test_search_offers_what_is_near_as_near_and_is_not_sure_of_nothing():
 
 def test_search_tells_what_is_named_so_from_names_that_only_begin_so(context):
     lines = use(context, "search_entities", query="date of").text.splitlines()
-    assert lines[0] == 'Nothing is named "date of"; these have a name that begins so:'
+    assert lines[0] == 'Names that begin with "date of":'
     assert any("date of birth (P569)" in line for line in lines[1:])
     lines = use(context, "search_entities", query="Paris").text.splitlines()
     if "These only have a name that begins so:" in lines:
@@ -221,8 +221,8 @@ def test_dates_read_as_in_entries_and_amounts_in_several_units_have_theirs():
 
 
 def test_where_nothing_has_the_name_a_part_of_wikidata_says_how_to_reach_what_has_no_label(context):
-    for query in ("Marie Cur", "Marie Curie of Poland"):
-        assert "has no label is found from a neighbour" in use(context, "search_entities", query=query).text
+    found = use(context, "search_entities", query="Marie Curie of Poland").text
+    assert "has no label is found from a neighbour" in found
     assert "no label" not in use(context, "search_entities", query="Marie Curie").text
 
 
@@ -320,16 +320,12 @@ def test_what_is_only_named_by_others_has_no_statements_but_edges(context, mini_
         get_entry(context, "", "Q999999999")
 
 
-def test_a_result_says_which_of_its_columns_the_question_does_not_speak_of(context):
-    query = (
-        "SELECT ?element ?mass ?discoverer { ?element wdt:P61 ?discoverer ; wdt:P1086 ?mass } ORDER BY ?mass LIMIT 3"
-    )
-    assert "Perhaps not asked for: mass (finish takes `columns`)." in use(context, "execute_query", query=query).text
-    alone = "SELECT ?element { ?element wdt:P61 wd:Q7186 }"
-    letters = "SELECT ?element ?n { ?element wdt:P61 wd:Q7186 ; wdt:P1086 ?n }"
-    of_none = "SELECT ?thing ?mass { ?thing wdt:P61 wd:Q7186 ; wdt:P1086 ?mass }"
-    for quiet in (alone, letters, of_none):
-        assert "not asked for" not in use(context, "execute_query", query=quiet).text
+def test_that_there_is_no_value_is_told_where_it_is_stated(context):
+    said = use(context, "execute_query", query="ASK { wd:Q131733 p:P26/ps:P26 ?spouse }").text
+    assert "It is stated that there is none. Henry Cavendish (Q131733): spouse (P26)." in said
+    assert "proves nothing" not in said
+    edges = use(context, "search_neighbors", entity_id="Q131733", query="spouse, married").text
+    assert edges.startswith("Henry Cavendish (Q131733) -- spouse (P26) --> no value\n")
 
 
 def test_queries_about_a_result_share_one_short_time_and_the_last_is_stopped(context, monkeypatch):

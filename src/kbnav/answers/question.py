@@ -16,7 +16,7 @@ LONGEST_QUESTION = 10_000
 def checked_question(question: str) -> str:
     """The question on one line, without control characters. Raises UsageError where it is empty or far too long."""
     if not isinstance(question, str):
-        raise UsageError(f"a question is a text, not a {type(question).__name__}")
+        raise UsageError(f"a question is a text, not {type(question).__name__}")
     text = " ".join("".join(" " if unicodedata.category(char) in _UNWANTED else char for char in question).split())
     if not text:
         raise UsageError("the question is empty")

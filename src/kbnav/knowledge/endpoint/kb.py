@@ -6,7 +6,7 @@ import base64
 import copy
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -40,7 +40,6 @@ from kbnav.knowledge.base import (
 from kbnav.knowledge.endpoint import search, shapes
 from kbnav.knowledge.endpoint.data import (
     ALIASES,
-    DESCRIPTIONS,
     OF_VOCABULARY,
     TYPE,
     UNNAMED,
@@ -257,9 +256,7 @@ class EndpointKB:
         cells = chain(chain.from_iterable(rows), (cell for row in unnamed.rows for cell in row[2:] if cell))
         view = self._data.view([iri, *(cell.value for cell in cells if cell.type == "uri")], code)
         about = self._data.descriptions([iri], code).get(iri, "") if rows else ""
-        return _entry(
-            view.entity(iri, about), rows, _qualifiers(unnamed, view), view, code, self._data.labels.predicates
-        )
+        return _entry(view.entity(iri, about), rows, _qualifiers(unnamed, view), view, code)
 
     def _pairs(self, query: str) -> list[tuple[Term, Term]]:
         return [(row[0], row[1]) for row in self.select(query).rows if row[0] and row[1]]
@@ -451,9 +448,8 @@ def _entry(
     nested: Mapping[str, Sequence[tuple[Qualifier, ...]]],
     view: View,
     code: str,
-    labelled_by: Iterable[str],
 ) -> Entry:
-    """The entry of a thing from its triples; what its label and description are is not repeated."""
+    """The entry of a thing from its triples."""
     grouped: dict[str, list[Term]] = {}
     for predicate, value in rows[:_TRIPLES]:
         grouped.setdefault(predicate.value, []).append(value)
@@ -465,9 +461,6 @@ def _entry(
         other += len(grouped[edge]) - len(terms)
         if edge in ALIASES:
             aliases += [term.value for term in terms]
-            continue
-        if edge in labelled_by or edge in DESCRIPTIONS:
-            terms = [term for term in terms if term.value not in (entity.label, entity.description)]
         relation = view.entity(edge, kind="property")
         statements += [Statement(relation, view.value(term)) for term in terms if term.type != "bnode"]
         statements += [Statement(relation, Value(UNNAMED), qualifiers=own) for own in nested.get(edge, ())]

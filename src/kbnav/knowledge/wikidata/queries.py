@@ -34,14 +34,17 @@ FoundEdge = tuple[str, Edge, str]
 def edges_query(item: str, direction: Way, relations: Sequence[str], languages: Sequence[str]) -> str:
     """SPARQL for the columns ``relation``, ``neighbor``, ``form``, ``label`` and ``description``.
 
-    Truthy edges, and with ``form`` those of all statements that are not deprecated. Several ``relations`` share the
-    limit evenly; none stands for all. Labels come by OPTIONAL, which every query service understands.
+    Truthy edges, "no value" among them, and with ``form`` those of all statements that are not deprecated. Several
+    ``relations`` share the limit evenly; none stands for all. Labels come by OPTIONAL, which every query service
+    understands.
     """
     limit = FETCHED // max(1, len(relations))
     chosen = [f"VALUES ?relation {{ wd:{one} }} " for one in relations] or [""]
     direct = f"?relation wikibase:directClaim ?edge . {_triple(item, direction)}"
     stated = f"?relation wikibase:claim ?claim ; wikibase:statementProperty ?edge . {_statement(item, direction)}"
-    forms = (("?relation ?neighbor", direct), ('?relation ?neighbor ("p" AS ?form)', stated))
+    forms = [("?relation ?neighbor", direct), ('?relation ?neighbor ("p" AS ?form)', stated)]
+    if direction == "out":
+        forms.append(('?relation ("no value" AS ?neighbor)', f"wd:{item} a ?none . ?relation wikibase:novalue ?none ."))
     parts = [
         f"{{ SELECT {columns} WHERE {{ {one}?relation wikibase:propertyType ?type . {pattern} "
         f"FILTER(?type != wikibase:ExternalId) }} LIMIT {limit} }}"
