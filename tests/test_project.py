@@ -241,6 +241,8 @@ def test_the_page_on_python_does_what_it_says(monkeypatch, tmp_path, mini_home, 
     page = runpy.run_path(str(tmp_path / "page.py"))
     streamed = TestClient(page["app"]).get("/stream", params={"question": "Who discovered radium?"}).text.splitlines()
     assert json.loads(streamed[-1])["answer"]["text"] == "Marie Curie, Pierre Curie"
+    refused = TestClient(page["app"]).get("/stream", params={"question": ""})
+    assert refused.json() == {"error": "the question is empty"}
     page["kb"].close()
     printed = capsys.readouterr().out
     told = re.findall(r"^print\(.*\) +# (.*)$", program, re.MULTILINE)

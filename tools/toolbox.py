@@ -253,10 +253,13 @@ def own_tool(given: Any, others: Sequence[str]) -> ToolFunction:
             raise UsageError(
                 f"{name} cannot be a tool: it is asynchronous; make it a LangChain tool, or call asyncio.run"
             )
+        typed = ("context", *_plain(found).__annotations__)
+        if bare := [one for one in signature(found).parameters if one not in typed]:
+            raise TypeError(f"no type is given of {', '.join(bare)}")
         _described(_plain(found))
         _arguments_of(_plain(found))
     except (TypeError, ValueError, NameError) as error:
-        need = "it needs a docstring with a line under Args: for each parameter but context"
+        need = "it needs a docstring with a line under Args:, and a type, for each parameter but context"
         raise UsageError(f"{name} cannot be a tool; {need}: {error}") from error
     return found
 

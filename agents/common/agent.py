@@ -85,6 +85,9 @@ class Agent:
         self, checkpointer: BaseCheckpointSaver[Any] | None = None
     ) -> CompiledStateGraph[State, RunContext, State, State]:
         """The machine as a graph; made once, because that takes as long as an easy question."""
+        named = ", ".join(tool for tool in self.settings.own_tools if isinstance(tool, str))
+        if named and self.model == OFFLINE and not self._graphs:
+            _log.warning("rules choose no tool, so that %s will not be called: name a language model", named)
         if checkpointer not in self._graphs:
             self._graphs[checkpointer] = self.machine.graph(checkpointer)
         return self._graphs[checkpointer]  # type: ignore[no-any-return]
@@ -113,7 +116,4 @@ def completed(agent: Agent, settings: Settings) -> Agent:
     """The agent with the settings' notes. Raises UsageError for a limit in dollars without the price of its model."""
     if settings.budget.dollars:
         needed_price(settings, "budget.dollars")
-    named = ", ".join(tool for tool in settings.own_tools if isinstance(tool, str))
-    if named and agent.model == OFFLINE:
-        _log.warning("without a model no tool is chosen, so that %s will not be called: name one by --model", named)
     return replace(agent, notes=read_notes(settings.notes))

@@ -26,7 +26,7 @@ from kbnav.knowledge.sparql.verbalization import comment_labels
 from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.models.transport import reply_purpose
 from kbnav.prompts import render
-from kbnav.runs.trajectory import FINISH, RUN_QUERIES, Call, Fact, Outcome, Status, Step, Stop, Turn, Usage
+from kbnav.runs.trajectory import FINISH, JOIN, RUN_QUERIES, Call, Fact, Outcome, Status, Step, Stop, Turn, Usage
 from kbnav.tools.context import Context, Shown
 from kbnav.tools.show import cut, readable_text, table_text
 from kbnav.tools.wikidata import named_columns
@@ -192,6 +192,8 @@ class QueryEnding:
         except TellModel as error:  # it ran before; only a session that was killed asks again
             failed = replace(outcome, status="no answer", query=query)
             return failed.noted("The final query failed when it was run again.", str(error)), Usage()
+        if step.call.tool == JOIN and known:  # whose rows it took up, and what these are called
+            table = replace(table, note=known.note, labels={**known.labels, **table.labels})
         if outcome.stop == "finish":
             every, table = table.columns, table.projected(named_columns(str(ending.arguments.get("columns", ""))))
             if hidden := [one for one in every if one not in table.columns]:

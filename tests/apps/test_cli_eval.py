@@ -78,6 +78,12 @@ def test_a_run_is_made_again_from_what_it_saved(kbnav, folder, monkeypatch):
     assert max(map(len, long.values())) < 200
     assert secret[1].partition("=")[2] not in out
     (folder / "mini.jsonl").rename(folder / "kept.jsonl")
+    gold = folder / "runs" / "a" / "gold.jsonl"
+    whole = gold.read_text()
+    gold.write_text(whole.splitlines()[0] + "\n")
+    code, _, error = kbnav("repeat", "runs/a", "--out", "runs/b")
+    assert (code, "gold.jsonl: the question " in error) == (2, True)
+    gold.write_text(whole)
     out = kbnav.out("repeat", "runs/a", "--out", "runs/b")  # the folder is enough
     (folder / "kept.jsonl").rename(folder / "mini.jsonl")
     assert "changed since runs/a: nothing" in out

@@ -18,7 +18,7 @@ import kbnav
 from kbnav.answers.tables import Absence, AnswerTable, Term
 from kbnav.apps.bot.wikitext import Style, reply_text
 from kbnav.apps.cli import app
-from kbnav.apps.console import answer_record, print_answer
+from kbnav.apps.console import answer_record, call_lines, print_answer
 from kbnav.apps.secrets import Secrets
 from kbnav.apps.sharing import SharedAnswer, shared_page
 from kbnav.apps.texts import Texts
@@ -27,7 +27,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.evidence import Evidence, Provenance
 from kbnav.library.asking import Answer
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.runs.trajectory import Call, Outcome, Run, Step, load_run
+from kbnav.runs.trajectory import Call, Outcome, Run, Step, load_run, to_json
 from kbnav.sessions.evidence import citation
 from tests.agents.parts import NumbersKB
 
@@ -95,6 +95,13 @@ def test_a_copy_is_cited_by_the_date_of_its_data_where_that_is_known(mirror, dat
     assert [one for one in ("2026-11-01", "2026-11-26") if one in told] == [date]
 
 
+@pytest.mark.parametrize(("turn", "thoughts"), [(1, 0), (2, 1)])
+def test_a_thought_of_several_calls_is_told_once_in_its_turn(turn, thoughts):
+    out = io.StringIO()
+    Console(file=out).print(call_lines(Call("look", {}, "Look.", "b", turn), Call("look", {}, "Look.", "a", 1)))
+    assert out.getvalue().count("Look.") == thoughts
+
+
 @pytest.fixture
 def saved(mini_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> kbnav.Answer:
     monkeypatch.setenv("KBNAV_HOME", str(mini_home))
@@ -116,6 +123,9 @@ def test_a_saved_run_is_exported_with_its_statements_and_cited(saved, tmp_path):
     command("export", name, "answer.wiki", "--evidence")
     assert "Q7186 (Marie Curie)<sup>1</sup>" in (tmp_path / "answer.wiki").read_text()
     assert (tmp_path / "answer.wiki").read_text() == command("bot", "preview")
+    gone = replace(saved.run, settings={**saved.run.settings, "kb": "gone"})
+    (tmp_path / "gone.json").write_text(to_json(gone))
+    assert "Q7186 (Marie Curie)" in command("bot", "preview", "gone.json")
     command("export", "last", "answer.csv")
     with (tmp_path / "answer.csv").open(encoding="utf-8-sig", newline="") as rows:
         assert next(csv.DictReader(rows)) == {"answer": "Marie Curie", "answer id": "Q7186"}

@@ -210,6 +210,12 @@ def test_a_stream_tells_of_calls_steps_and_the_answer_and_ends_when_it_is_left(k
     assert len(left.seen) <= 2
     with pytest.raises(UsageError, match="the question is empty"):
         next(kbnav.stream(" ", kb=kb))
+    cancellation = Cancellation()
+    stopped = kbnav.stream("Who?", kb=kb, model=explorer(again, again), cancellation=cancellation)
+    assert next(stopped).kind == "call"
+    cancellation.stop()
+    with pytest.raises(Stopped, match="on request"):
+        list(stopped)
 
     async def watched(question: str, **how: Any) -> list[kbnav.Event]:
         return [event async for event in kbnav.astream(question, kb=kb, **how)]
@@ -225,6 +231,24 @@ def test_a_stream_tells_of_calls_steps_and_the_answer_and_ends_when_it_is_left(k
                 await leaving
 
     asyncio.run(awaited())
+
+
+def test_a_call_of_a_model_ends_with_the_time_of_its_question(kb):
+    class Endless(ScriptedModel):
+        async def _agenerate(self, *args: Any, **kwargs: Any):
+            try:
+                await asyncio.sleep(60)
+            finally:
+                ended.set()
+
+    async def asked() -> kbnav.Answer:
+        settings = kbnav.Settings(home=kb.settings.home, kb="mini", budget={"seconds": 0.2})
+        answer = await kbnav.aask("Who?", kb=kb, model=Endless(replies=[]), settings=settings)
+        await asyncio.wait_for(ended.wait(), 10)
+        return answer
+
+    ended = asyncio.Event()
+    assert "time" in asyncio.run(asked()).note
 
 
 @pytest.mark.slow
@@ -313,6 +337,9 @@ def test_nodes_are_retrieved_without_an_agent(demo_home, kb):
         assert load_run(demo_home / "runs" / f"{found.run.id}.json").system == "bm25"
         only = asyncio.run(kbnav.aretrieve("spruce", kb=demo, system="graph-rank", options={"candidates": "ship"}))
         assert {row["type"] for row in only.rows} == {"ship"}
+        with pytest.raises(TypeError, match="entry"):
+            demo.nodes["ship:heron"]
+        assert None not in [row["eLabel"] for row in demo.query("SELECT ?e { ?e a ?type }").records()]
         assert kbnav.retrieve("spruce", kb=demo, system=build_prf).run.system == "prf"
         for k, named, said in ((0, {}, "1 or more"), (3, {}, "without name"), (3, {"name": "it"}, "it gives a list")):
             wrong = SimpleNamespace(prompts={}, retrieve=lambda *_: [], **named)
@@ -328,6 +355,8 @@ def test_results_are_looped_over_and_become_data_frames(kb):
     pandas = pytest.importorskip("pandas")
     assert list(pandas.DataFrame(kb.query(POLONIUM))["whoLabel"]) == ["Marie Curie", "Pierre Curie"]
     assert list(pandas.DataFrame(kbnav.ask(MARIE, kb=kb))["answerLabel"]) == ["polonium", "radium"]
+    every = pandas.DataFrame(kb.query("SELECT DISTINCT ?thing { ?thing wdt:P31 ?kind }"))
+    assert (len(every) > 100, every["thingLabel"].notna().all()) == (True, True)
     links = pandas.DataFrame(kb.neighbors("Q979", relation="P61", direction="out"))
     assert set(links["neighborLabel"]) == {"Marie Curie", "Pierre Curie"}
 
@@ -408,6 +437,9 @@ def test_rows_that_a_tool_of_ones_own_gives_can_be_the_answer(kb):
         lambda kb: kbnav.ask("Who discovered polonium?", kb=kb, modle="gpt-4o"),
         lambda kb: kbnav.open("mini", setting=None),
         lambda kb: kbnav.ask("Who discovered polonium?", kb=42),
+        lambda kb: kbnav.ask("Who discovered polonium?", kb=kb, model=42),
+        lambda kb: asyncio.run(kbnav.aask("Who discovered polonium?", kb=kb, cancellation=Cancellation())),
+        lambda kb: list(kbnav.stream("Who discovered polonium?", kb=kb, on_step=print)),
         lambda kb: kbnav.ask("Who discovered polonium?", kb=kb, model=explorer(), tools=greet),
         lambda kb: kbnav.ask("Who discovered polonium?", kb=kb, system=lambda kb: None),
         lambda kb: kbnav.ask("How many?", kb=NumbersKB()),
@@ -416,6 +448,7 @@ def test_rows_that_a_tool_of_ones_own_gives_can_be_the_answer(kb):
 )
 def test_what_is_of_a_wrong_type_or_name_is_refused(kb, wrong):
     said = r"is a text|takes kbnav|dollars|did you mean '(model|settings)'|no language code, such as en, de"
+    said += "|no argument '(cancellation|on_step)"
     with pytest.raises(
         (UsageError, TypeError), match=f"{said}|takes a (name|list)|kb and set|rules cannot ask numbers|end with a q"
     ):
@@ -469,12 +502,16 @@ def test_functions_are_tools_and_a_model_that_calls_none_is_refused(kb, caplog):
     assert answer.steps[0].observation == "Hello, Ann"
     with pytest.raises(UsageError, match="docstring"):
         kbnav.ask("Who?", kb=kb, model=explorer(), tools=[lambda context, thought: ""])
+    bare = lambda context, thought, name: ""  # noqa: E731
+    bare.__doc__ = greet.__doc__
+    with pytest.raises(UsageError, match="no type is given of thought, name"):
+        kbnav.ask("Who?", kb=kb, model=explorer(), tools=[bare])
     with pytest.raises(UsageError, match="rules answer here, which call no tools"):
         kbnav.ask("Who?", kb=kb, model="offline", tools=[greet])
-    assert caplog.text == ""  # the error says it
     assert "greet" in [tool.name for tool in kbnav.langchain_tools(kb, tools=[greet])]
     chosen = kbnav.langchain_tools(kb, tools=["get_entry", greet, "search_entities"])
     assert [tool.name for tool in chosen] == ["search_entities", "get_entry", "greet"]
+    assert caplog.text == ""  # the error says what rules do not call, and an agent elsewhere calls what it is given
     for wrong, said in ((["get_entri"], "did you mean 'get_entry'"), ("get_entry", "a list of tools")):
         with pytest.raises(UsageError, match=said):
             kbnav.langchain_tools(kb, tools=wrong)

@@ -28,7 +28,7 @@ from tests.knowledge.parts import Over
 
 QUESTIONS = json.loads((Path(__file__).parents[1] / "data" / "mini_questions.json").read_text(encoding="utf-8"))
 MUST = {"polonium", "polonium-when", "polonium-name", "tungsten", "davy-born", "moscow", "radium-de", "bo", "zawj"}
-MEASURED = 30
+MEASURED = 31
 """Of the 34 questions, those answered when this was written; fewer is a step back."""
 
 
@@ -293,7 +293,7 @@ def test_what_no_query_stands_for_is_declined_and_named(agent, question, words):
 def test_a_first_of_january_is_a_day_only_where_that_is_stated(agent, question, date):
     run, out = ask(agent, question), io.StringIO()
     print_answer(Console(file=out), run, "")
-    assert (run.outcome.text, answer_csv(run.outcome)) == (date, f"\ufeffanswer\r\n{date[:4]}-01-01T00:00:00Z\r\n")
+    assert (run.outcome.text, answer_csv(run.outcome)) == (date, f"answer\r\n{date[:4]}-01-01T00:00:00Z\r\n")
     assert re.search(rf"[|│] {date} +[|│]", out.getvalue())
 
 

@@ -16,7 +16,7 @@ LONGEST_QUESTION = 10_000
 def checked_question(question: str) -> str:
     """The question on one line, without control characters. Raises UsageError where it is empty or far too long."""
     if not isinstance(question, str):
-        raise UsageError(f"a question is a text, not a {type(question).__name__}")
+        raise UsageError(f"a question is a text, not {type(question).__name__}")
     text = " ".join("".join(" " if unicodedata.category(char) in _UNWANTED else char for char in question).split())
     if not text:
         raise UsageError("the question is empty")
@@ -31,6 +31,16 @@ def asks_back(sentence: str) -> bool:
 
 
 _KB_LINE = re.compile(r"^# kb: (\S.*)\n?", re.MULTILINE)
+
+
+SPARQL = re.compile(
+    r"^\s*(?:#.*\n\s*|(?:prefix|base)\s[^>]*>\s*)*"
+    r"(?:(?=[^{]*\{)(?:select\b\s*(?:(?:distinct|reduced)\b\s*)?(?:(?:\w+\s*)?\([^\n{]*[?$*]|[?$]\w|\*)"
+    r"|(?:ask|construct)\s*(?:from\s+(?:named\s+)?\S*:\S*\s+)*(?:where\s*)?\{)"
+    r"|describe\s+(?:[?$<]|\w*:\w))",
+    re.IGNORECASE,
+)
+"""What a query begins as, and no sentence does, also one with a query below it; the page's scripts read it too."""
 
 
 def in_kb(query: str, kb: str) -> str:

@@ -85,7 +85,9 @@ def short_name(iri: str, prefixes: Mapping[str, str]) -> str:
 
 
 LABELLED = 100
-"""Rows of a result whose entities get labels."""
+"""Rows of a result whose entities get labels, where each has to be asked for."""
+LABELLED_HERE = 5000
+"""The same where they are read on this machine."""
 
 
 @dataclass(frozen=True)
@@ -135,10 +137,10 @@ class AnswerTable:
         """Its label, where that is known."""
         return self.labels.get(used) if (used := self.entity(cell)) else None
 
-    def labelled_rows(self) -> tuple[tuple[Cell, ...], ...]:
+    def labelled_rows(self, most: int = LABELLED) -> tuple[tuple[Cell, ...], ...]:
         """The rows whose entities get labels: half from the beginning, half from the end."""
-        half = LABELLED // 2
-        return self.rows if len(self.rows) <= LABELLED else (*self.rows[:half], *self.rows[-half:])
+        half = most // 2
+        return self.rows if len(self.rows) <= most else (*self.rows[:half], *self.rows[-half:])
 
     def projected(self, columns: Sequence[str]) -> AnswerTable:
         """The table with some of its columns, in the order given, each row once; whole where it has none of them."""

@@ -26,6 +26,7 @@ from kbnav.answers.tables import Absence, AnswerTable, Ranking, Term, node_term
 from kbnav.apps.texts import Texts, phrases
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.base import is_mirror, said_from
+from kbnav.knowledge.sparql.rewriting import drop_probe_limit
 from kbnav.knowledge.sparql.verbalization import comment_labels, page_for, query_link, state_for, verbalize_answer
 from kbnav.knowledge.sparql.vocabulary import label_from_iri
 from kbnav.models.cancellation import ON_REQUEST
@@ -72,9 +73,9 @@ def printable(text: str) -> str:
 
 
 def call_lines(call: Call, before: Call | None = None) -> RenderableType:
-    """A thought, unless the call ``before`` came of the same, and the action it led to."""
+    """A thought, unless the call ``before`` in its turn came of the same, and the action it led to."""
     parts: list[RenderableType] = []
-    if call.thought and not (before and before.thought == call.thought):
+    if call.thought and not (before and (before.thought, before.turn) == (call.thought, call.turn)):
         parts.append(Text(f"· {printable(call.thought)}", style="italic"))
     arguments = dict(call.arguments)
     query = arguments.pop(_QUERY, None) if call.tool == "execute_query" else None
@@ -279,14 +280,18 @@ def asked_words(run: Run, texts: Texts) -> str:
     answering = kb_of(run.outcome.query)[0]
     if not answering:
         return texts("cli.asked", kb=run.settings.get("kb"))
-    joins = [step for step in run.steps if step.call.tool == JOIN and step.ran]
-    taken = [step.call.arguments["result"] for step in joins if kb_of(step.ran)[1] in run.outcome.query]
-    sources = [str(step.call.arguments["kb"]) for step in run.steps if step.result in taken]
+    sources, taken = [answering], None
+    for step in reversed(run.steps):
+        if source := step.result == taken:
+            sources.append(str(step.call.arguments["kb"]))
+        joined = step.call.tool == JOIN and step.ran
+        if joined and (source or drop_probe_limit(kb_of(step.ran)[1], run.question) in run.outcome.query):
+            taken = step.call.arguments["result"]
     calls = [step.call for step in run.steps if step.call.tool not in (FINISH, show_rows.__name__)]
     asked = {str(call.arguments.get("kb", ALL)) for call in calls}
     left = [name for name in run.kb.get("kbs", ()) if asked.isdisjoint((name, ALL))]
     others = "; " + texts("cli.not_asked", kbs=", ".join(left)) if left else ""
-    return texts("cli.from", kb=", ".join(dict.fromkeys((answering, *sources)))) + others
+    return texts("cli.from", kb=", ".join(dict.fromkeys(sources))) + others
 
 
 def spent_words(run: Run, texts: Texts) -> str:

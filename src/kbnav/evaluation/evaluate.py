@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kbnav.answers.tables import markdown_table
-from kbnav.errors import UsageError
+from kbnav.errors import DataError, UsageError
 from kbnav.evaluation import gold as golden
 from kbnav.evaluation.datasets import SOURCES, find_dataset
 from kbnav.evaluation.datasets.formats import HUMAN_TOP_V, is_human, names_only
@@ -123,6 +123,8 @@ def repeated(folder: Path, dataset: str = "", kb: str = "") -> EvaluationPlan:
         found = find_dataset(dataset)
     else:
         answers = read_gold(gold)[1]
+        if lost := [name for name in info.questions if name not in answers]:
+            raise DataError(f"{gold}: the question {lost[0]!r} of the run is missing")
         asked_then = [answers[name] for name in info.questions]
         kept = (Question(one.id, {info.language: one.question}, one.query) for one in asked_then)
         found = Dataset(info.dataset, tuple(kept), SOURCES["jsonl"], info.dataset_sha256)

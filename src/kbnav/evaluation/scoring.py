@@ -271,7 +271,7 @@ class MetricComparison:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs over the ``questions`` that both attempted; the others of either run are counted.
+    """Two runs over the ``questions`` that are scored of both; the others of either run are counted.
 
     A question that an imported run has no prediction of scores 0: ``missing_a`` and ``missing_b`` of them.
     ``disagreement`` is the share of the questions that exactly one of the runs gets right, by EM or Hit@1.

@@ -146,6 +146,8 @@ class _Nodes(Sequence[Entity]):
     def __getitem__(self, place: Any) -> Any:
         if isinstance(place, slice):
             return _Nodes(self._skb, self._numbers[place])
+        if isinstance(place, str):
+            raise TypeError(f"nodes are counted, not named: the entry of a knowledge base has {place!r}")
         node = self._numbers[place]
         return Entity(self._skb.id(node), self._skb.name(node), kind=self._skb.type(node))
 
@@ -196,7 +198,7 @@ def _checked(settings: Settings | None) -> Settings | None:
     """The settings as they are. Raises UsageError for anything else."""
     if settings is None or isinstance(settings, Settings):
         return settings
-    raise UsageError(f"settings= takes kbnav.Settings(…), not a {type(settings).__name__}")
+    raise UsageError(f"settings= takes kbnav.Settings(…), not {type(settings).__name__}")
 
 
 class AnswerDocument(TypedDict):
@@ -278,7 +280,8 @@ class Answer(BaseModel):
     def rows(self) -> list[dict[str, Any]]:
         """The whole result as plain Python values: a query's rows by its variables, or the ranked nodes of an SKB.
 
-        An entity is its id, and its name is beside it: ``{"who": "Q7186", "whoLabel": "Marie Curie"}``.
+        An entity is its id, and its name is beside it: ``{"who": "Q7186", "whoLabel": "Marie Curie"}``; None where it
+        has none, and between the first and last 2,500 rows, of a service on the net the first and last 50.
         """
         outcome = self.run.outcome
         if outcome.table is not None:
@@ -454,7 +457,7 @@ class AgentSource:
         if self.kb is None or isinstance(self.kb, str | os.PathLike):
             return open(self.kb, settings=self._settings)
         if not hasattr(self.kb, "capabilities"):
-            raise UsageError(f"kb= takes a name, a folder, a URL or a knowledge base, not a {type(self.kb).__name__}")
+            raise UsageError(f"kb= takes a name, a folder, a URL or a knowledge base, not {type(self.kb).__name__}")
         settings = self._settings or load_settings()
         return KB(self.kb, settings.model_copy(update={"kb": self.kb.name}))
 
@@ -561,10 +564,12 @@ def _ranking_of(how: AgentSource, query: str, k: int, cancellation: Cancellation
         return Answer(session.saved(found, settings), look=how.evidence)
 
 
-def stream(question: str, **how: Unpack[QuestionOptions]) -> Iterator[Event]:
+def stream(
+    question: str, *, cancellation: Cancellation | None = None, **how: Unpack[QuestionOptions]
+) -> Iterator[Event]:
     """As ``ask``, with each event as it happens; the answer comes last. Leaving the loop ends the run."""
     told: SimpleQueue[Event | BaseException] = SimpleQueue()
-    cancellation = Cancellation()
+    cancellation = cancellation or Cancellation()
     thread = _telling(told.put, partial(_run_of, question, **how), cancellation)
     try:
         while (event := _event(told.get())).kind != "answer":
@@ -627,6 +632,7 @@ def _run_of(
     question: str,
     on_event: Callable[[MachineEvent], None] | None,
     cancellation: Cancellation | None = None,
+    /,
     *,
     kb: AnyKB | None = None,
     after: Answer | None = None,

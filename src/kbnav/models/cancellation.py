@@ -118,8 +118,17 @@ class Cancellation:
             raise self._error()
 
     def run(self, call: Callable[[], T], seconds: float | None = None) -> T:
-        """The result of ``call``, made in a thread of its own. Raises as ``check``, OutOfTime, what ``call`` raises."""
-        return self._wait(in_thread(call, self), seconds)
+        """The result of ``call``, made in a thread of its own. Raises as ``check``, OutOfTime, what ``call`` raises.
+
+        When the time is over, what ``call`` asks of a model ends as it does when the run is stopped.
+        """
+        part = Cancellation(self._loop)
+        with self.on_cancel(lambda: part.stop(self._why)):
+            try:
+                return self._wait(in_thread(call, part), seconds)
+            except OutOfTime:
+                part.abandon()
+                raise
 
     def run_here(self, call: Callable[[], T]) -> T:
         """The result of ``call``, made in this thread, to its end; only a model that it asks is given up at once."""
@@ -131,9 +140,9 @@ class Cancellation:
 
     def ask(self, call: Callable[[], T], awaited: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The same as ``call`` gives, by a coroutine that is cancelled when the run ends; raises as ``check``."""
+        self.check()
         if self._loop is None:
             return call()
-        self.check()
         coroutine = awaited()
         try:
             asked = asyncio.run_coroutine_threadsafe(coroutine, self._loop)

@@ -399,7 +399,12 @@ class Settings(BaseSettings):
         return changed
 
     def asking(self, model: str | BaseChatModel) -> Settings:
-        """The same settings with another model: its name, or a LangChain chat model, whose name is then found out."""
+        """The same settings with another model: its name, or a LangChain chat model, whose name is then found out.
+
+        Raises UsageError for anything else.
+        """
+        if not isinstance(model, str) and not hasattr(model, "_llm_type"):
+            raise UsageError(f"model= takes a name or a chat model of LangChain, not {type(model).__name__}")
         name, chat = (model, None) if isinstance(model, str) else ("", model)
         for attribute in ("model_name", "model", "model_id"):  # chat models have no common name for their name
             found = getattr(chat, attribute, None)

@@ -182,9 +182,18 @@ def test_the_same_question_is_asked_again_changed_and_of_another_model_in_the_se
             page.goto(f"{server.url}/#{urlencode({'query': NOTHING, 'kb': 'mini'})}")
             page.wait_for_selector(".absent")
             page.select_option("#model", "stub", force=True)
-            ask(page, "Why is it empty?")
+            ask(page, "x" * 10_001)  # refused: the query stays
+            page.wait_for_selector(".complaint")
+            assert page.locator(".typed").count() == 1
+            why = "Select what makes it empty"  # no query, with one below it neither
+            ask(page, why)
             wait_for_the_end(page)
-            assert page.inner_text(".question") == f"Why is it empty? {NOTHING}"
+            assert page.locator(".typed").count() == 0
+            page.wait_for_selector(f"#sessions >> text='{why}'")  # and no more
+            page.click(".foot .menu:last-of-type > summary")
+            page.click("text='Ask again' >> visible=true")
+            wait_for_the_end(page, 1)
+            assert page.locator(".question").all_inner_texts() == [f"{why} {NOTHING}"] * 2
 
 
 NUMBERS = "SELECT ?element ?number { ?element wdt:P1086 ?number }"

@@ -135,7 +135,7 @@ def test_what_speaks_against_an_answer_stands_above_it_and_below_each_that_the_c
             "atomic number of answer: value; Sorted by value; Only the first row",
             ".single >> text=hydrogen",
         ),
-        ("Is Paris the capital of France?", "one of these holds: capital of France: Paris; …", ".single >> text=Yes"),
+        ("Is Paris the capital of France?", "capital of France: Paris", ".single >> text=Yes"),
         ("In which year was radium discovered?", "time of discovery or invention of radium", ".single >> text=1898"),
         ("Who discovered iron?", "inventor of iron", ".single td >> text=It is stated that this is not known."),
         ("Where is Warsaw?", "coordinate location of Warsaw", ":has(.pin) > .words >> text=/^52.2\\d+°.N, 21/"),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbnav.answers.tables import AnswerTable, Ranked, Ranking, Term
-from kbnav.apps.web.downloads import Form, download
+from kbnav.apps.web.downloads import Form, answer_csv, download
 from kbnav.apps.web.results import (
     MOST_ROWS,
     PART,
@@ -27,6 +27,7 @@ from kbnav.apps.web.results import (
 )
 from kbnav.apps.web.service import served as open_served
 from kbnav.errors import UsageError
+from kbnav.runs.trajectory import Outcome
 from kbnav.settings.model import Settings
 from kbnav.tools.show import cell_text
 
@@ -153,7 +154,21 @@ def test_entities_lead_to_their_pages_and_parts_of_a_lexeme_to_their_places_on_i
     assert [served.link(one) for one in ("Q979", "P61", "L7", "L7-F2")] == [wiki + page for page in pages]
 
 
-NASTY = ['=HYPERLINK("http://x","y")', "+1+1", "-2+3", "@SUM(A1)", "\tx", "-7", "+1.5e3", "plain", 'a"b,c', "x\ny", "Ω"]
+BEFORE_CHRIST = "-0427-01-01T00:00:00Z"
+NASTY = [
+    '=HYPERLINK("http://x","y")',
+    "+1+1",
+    "-2+3",
+    "@SUM(A1)",
+    "\tx",
+    "-7",
+    "+1.5e3",
+    "plain",
+    'a"b,c',
+    "x\ny",
+    "Ω",
+    BEFORE_CHRIST,
+]
 
 
 def table() -> StoredTable:
@@ -174,6 +189,14 @@ def test_csv_has_no_formulas_unless_it_is_to_be_exact():
     exact = list(csv.reader(io.StringIO(written(table(), "csv", exact=True).decode(), newline="")))
     assert [row[0] for row in exact[1:]] == [*NASTY, ""]
     assert exact[1][2] == "http://www.wikidata.org/entity/Q1"
+
+
+def test_an_answer_has_ids_that_only_its_last_row_needs_and_apostrophes_only_for_spreadsheets():
+    rows = (*((Term("literal", "=1"),) for _ in range(300)), (item(1),))
+    outcome = Outcome("answered", "finish", table=AnswerTable(("who",), rows, labels={"Q1": "One"}))
+    for exact, first in ((False, "'=1,"), (True, "=1,")):
+        lines = answer_csv(outcome, exact=exact).split("\r\n")
+        assert (lines[0], lines[1], lines[301]) == ("who,who id", first, "One,Q1")
 
 
 def test_tsv_has_the_terms_of_sparql_one_line_a_row():

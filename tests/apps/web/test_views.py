@@ -364,6 +364,14 @@ def test_a_single_date_is_written_as_precisely_as_it_is_stated(page, fresh_home,
         page.wait_for_selector(".typed .rows td.date >> nth=0 >> text=/^1800$/")
 
 
+def test_a_yes_is_copied_as_the_answer_says_it(page, server):
+    ask_and_wait(page, server, "Did Marie Curie win a Nobel Prize?")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.click("text=Copy the answer")
+    until(lambda: page.evaluate("navigator.clipboard.readText()").startswith("✓"))
+    assert "true" not in page.evaluate("navigator.clipboard.readText()")
+
+
 COPIED = "polonium, radium\npolonium (Q979)\nradium (Q1128)\nhttps://query.wikidata.org/#SELECT"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from kbnav.agents.common.agent import Agent, build_agent
-from kbnav.answers.question import checked_question
+from kbnav.answers.question import SPARQL, checked_question
 from kbnav.answers.tables import Ranking
 from kbnav.apps.cli.options import Asking, BaseUrl, Given, Json, Kb, Model, argument, flag, load, open_skb, option
 from kbnav.apps.cli.terminal import RunProgress, print_error, print_json, stopped_by_ctrl_c
@@ -60,11 +59,12 @@ def ask(
     """
     if as_json and as_csv:
         raise typer.BadParameter("give --json or --csv, not both")
-    question = checked_question(sys.stdin.read() if question == "-" else question)
+    text = sys.stdin.read() if question == "-" else question
+    question = checked_question(text)
     earlier = _last_run() if follow_up else None
     of = _as_before(of, earlier) if earlier else of
     settings = of.settings()
-    _refuse_query(question, settings)
+    _refuse_query(text, settings)
     settings.check_key()  # before the imports that take seconds
     from kbnav.knowledge.open import open_kb
     from kbnav.sessions.session import ask as ask_agent
@@ -87,12 +87,9 @@ def ask(
     raise typer.Exit(0 if run.outcome.status in ("answered", "best effort") else 1)
 
 
-_SPARQL = re.compile(r"((prefix|base)\s[^>]*>\s*)*(select|ask|construct|describe)\b.*\{", re.IGNORECASE | re.DOTALL)
-
-
 def _refuse_query(question: str, settings: Settings) -> None:
     """Raise UsageError for a query, which rules do not read."""
-    if settings.model == OFFLINE and _SPARQL.match(question.strip()):
+    if settings.model == OFFLINE and SPARQL.match(question):
         raise UsageError("this is a SPARQL query and no question: `kbnav sparql query` runs it")
 
 
@@ -122,7 +119,7 @@ def print_outcome(
     elif as_csv:
         from kbnav.apps.web.downloads import answer_csv
 
-        sys.stdout.write(answer_csv(run.outcome).removeprefix("\ufeff"))
+        sys.stdout.write(answer_csv(run.outcome, exact=True))
         if not saved:
             print_error(run.outcome.error)
     else:

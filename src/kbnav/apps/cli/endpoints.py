@@ -12,6 +12,7 @@ from rich.console import Console
 
 from kbnav.apps.cli.options import Json, Kb, argument, flag, load, option
 from kbnav.apps.cli.terminal import emit, print_json
+from kbnav.errors import KbnavError
 
 
 def build_mirror(
@@ -128,6 +129,7 @@ def query(
 ) -> None:
     """Print what a SPARQL query finds and, to standard error, what it asks in words and why it finds nothing.
 
+    With --json or --csv only what it finds is printed.
     For example: kbnav sparql query --kb demo "SELECT ?name { ?x a type:place ; rdfs:label ?name }"
     """
     from kbnav.apps.console import absence_text, printable, table_lines
@@ -143,9 +145,10 @@ def query(
             sys.stdout.write(table.to_csv())
         else:
             Console().print(table_lines(table) if table.boolean is None else str(table.boolean))
-            _, words, nothing = explained(opened, query, table)
-            told = (words.text() if words else "", absence_text(nothing) if nothing else "")
-            print(printable("\n".join(filter(None, told))), file=sys.stderr)
+            with suppress(KbnavError):  # the rows are there; only words for them are missing
+                _, words, nothing = explained(opened, query, table)
+                told = (words.text() if words else "", absence_text(nothing) if nothing else "")
+                print(printable("".join(f"{one}\n" for one in told if one)), end="", file=sys.stderr)
 
 
 def index(

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from rich.console import Console
 
-from kbnav.apps.bot.wikitext import Style, reply_text
+from kbnav.apps.bot.wikitext import ROWS, Style, reply_text
 from kbnav.apps.cli.options import Json, RunName, argument, flag, load, option
 from kbnav.apps.cli.terminal import emit, print_error, print_json
 from kbnav.apps.console import answer_json, print_run, print_runs, run_line
-from kbnav.errors import UsageError
+from kbnav.errors import KbnavError, UsageError
+from kbnav.knowledge.evidence import MOST_ROWS, Provenance
 from kbnav.runs.trajectory import Run, find_run, load_run, load_runs, saved_runs, to_json
 from kbnav.settings.model import Settings
-
-if TYPE_CHECKING:
-    from kbnav.knowledge.evidence import Provenance
 
 
 def show(
@@ -77,7 +75,8 @@ def export(
     if not text:
         raise UsageError(f"{saved.id} ended without rows or nodes: there is nothing to write into {file}")
     try:
-        size = file.write_bytes(text.encode("utf-8", "replace"))
+        # Spreadsheets know UTF-8 by the mark in front.
+        size = file.write_bytes(text.encode("utf-8-sig" if file.suffix == ".csv" else "utf-8", "replace"))
     except OSError as error:
         raise UsageError(f"cannot write {file}: {error.strerror}") from error
     emit(as_json, {"file": str(file), "bytes": size}, f"{file}: {size:,} bytes")
@@ -86,17 +85,19 @@ def export(
 def preview(run: RunName = "last") -> None:
     """Print a saved run as the bot would reply, without a wiki. For example: kbnav bot preview last."""
     settings = load()
-    saved = _find(run, settings)
-    print(reply_text(saved, Style.of(settings), evidence=_evidence(saved, settings)), end="")
+    saved, found = _find(run, settings), None
+    with suppress(KbnavError):  # a reply needs no knowledge base
+        found = _evidence(saved, settings, ROWS)
+    print(reply_text(saved, Style.of(settings), evidence=found), end="")
 
 
-def _evidence(run: Run, settings: Settings) -> Provenance | None:
+def _evidence(run: Run, settings: Settings, most: int = MOST_ROWS) -> Provenance | None:
     """What makes a saved run's rows true, looked up in its knowledge base."""
     from kbnav.knowledge.open import open_kb
     from kbnav.sessions.evidence import run_evidence
 
     with open_kb(load(kb=str(run.settings.get("kb") or settings.kb))) as base:
-        return run_evidence(base, run)
+        return run_evidence(base, run, range(most))
 
 
 def _find(name: str, settings: Settings) -> Run:

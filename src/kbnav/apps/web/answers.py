@@ -33,7 +33,7 @@ class Recorder:
         if event.call:
             self._calls += 1
             self._open.append((self._calls, event.call))
-            self._record({"kind": "call", "call": self._calls, **call_data(event.call)})
+            self._record({"kind": "call", "call": self._calls, "turn": event.call.turn, **call_data(event.call)})
         if event.kind == "dropped":
             numbered = ((self._numbers.get(step.number, 0), step) for step in event.steps)
             steps = [{"call": number, "reason": step.dropped, **call_data(step.call)} for number, step in numbered]
@@ -48,7 +48,7 @@ class Recorder:
     def over(self, step: Step) -> None:
         """Listen to a retriever, which tells of its steps once they are over."""
         self._calls += 1
-        self._record({"kind": "call", "call": self._calls, **call_data(step.call)})
+        self._record({"kind": "call", "call": self._calls, "turn": step.call.turn, **call_data(step.call)})
         self._record({"kind": "step", "call": self._calls, **step_data(step)})
 
 

@@ -36,7 +36,7 @@ SESSION_MEDIA: Mapping[SessionForm, str] = {
     "wiki": "text/plain; charset=utf-8",
 }
 _FORMULA = re.compile(r"[=+\-@\t\r]")
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|\d{4,}-\d\d-\d\d(?:T[\d:.]+Z?)?)")
 _TSV = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r", '"': '\\"', "\\": "\\\\"})
 _GRAPH = ("subject", "predicate", "object")
 _BAD_IRI = re.compile(r"[\x00-\x20<>\"{}|^`\\\\]")
@@ -49,7 +49,7 @@ def download(result: StoredTable, form: Form, *, exact: bool = False, labels: La
     """A whole result, a piece at a time.
 
     CSV and Excel have an entity's label and beside it, in a column of its own, its id. Spreadsheets run cells that
-    begin as a formula does. So CSV and TSV put an apostrophe before such a text, unless it is a number; ``exact``
+    begin as a formula does. So CSV and TSV put an apostrophe before such a text, but no number or date; ``exact``
     leaves it, and gives CSV with IRIs, as SPARQL 1.1 has it. A ranking's columns are those of its records. Raises
     UsageError for N-Triples of what is no graph.
     """
@@ -68,11 +68,11 @@ def download(result: StoredTable, form: Form, *, exact: bool = False, labels: La
     return (text.encode("utf-8", "replace") for text in texts)
 
 
-def answer_csv(outcome: Outcome) -> str:
-    """The whole table or ranking as such CSV, with the labels that it has; empty where there is none."""
+def answer_csv(outcome: Outcome, *, exact: bool = False) -> str:
+    """The whole table or ranking as such CSV, with labels; ``exact`` as there; empty where there is none."""
     found = outcome.table if outcome.table is not None else outcome.ranking
     if isinstance(found, AnswerTable) and found.boolean is None:
-        return b"".join(download(StoredTable.of(found), "csv")).decode()
+        return "".join(_csv_texts(_labelled(StoredTable.of(found), lambda _: {}, text_of, len(found)), exact))
     return found.to_csv() if found is not None else ""
 
 
@@ -98,11 +98,10 @@ def _csv_texts(rows: Iterable[Sequence[Any]], exact: bool) -> Iterator[str]:
 
 
 def _labelled(
-    result: StoredTable, labels: Labels, value: Callable[[Cell, AnswerTable], str | float]
+    result: StoredTable, labels: Labels, value: Callable[[Cell, AnswerTable], str | float], first: int = PART
 ) -> Iterator[Sequence[str | float]]:
-    """The names of the columns, and the rows: an entity by its label and, where the first rows have some, its id."""
-    first = list(result.rows(0, PART))
-    with_ids = [any(map(result.head.entity, column)) for column in zip(*first, strict=True)]
+    """The names of the columns, and the rows: an entity by its label and, if the ``first`` rows have some, its id."""
+    with_ids = [any(map(result.head.entity, column)) for column in zip(*result.rows(0, first), strict=True)]
     with_ids = with_ids or [False] * len(result.columns)
     names = zip(result.columns, with_ids, strict=True)
     yield [text for name, ids in names for text in ((name, f"{name} id") if ids else (name,))]

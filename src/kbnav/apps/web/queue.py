@@ -188,11 +188,12 @@ class RunQueue:
         """
         if self._away:
             raise DatabaseAway(AWAY)
+        title = checked_question(question.strip().partition("\n\n")[0])  # without the query that it may be about
         question, limits, now = checked_question(question), self._limits, time.time()
         run = StoredRun(
             unguessable("run"), session, owner, *choice, question, "queued", self.worker, now, False, None, now, None
         )
-        self._store.add_run(run, at_once=limits.runs_per_user, a_day=limits.questions_per_day)
+        self._store.add_run(run, at_once=limits.runs_per_user, a_day=limits.questions_per_day, title=title)
         try:
             self._put(run, history)
         except LimitReached as error:

@@ -268,8 +268,8 @@ class Store:
 
     # Runs
 
-    def add_run(self, new: StoredRun, *, at_once: int, a_day: int) -> None:
-        """Keep a new run.
+    def add_run(self, new: StoredRun, *, at_once: int, a_day: int, title: str = "") -> None:
+        """Keep a new run; ``title`` is its session's, where that has none, in place of the question.
 
         ``at_once`` questions of an owner may be under way, and ``a_day`` be asked in 24 hours. However many are asked
         at the same moment, and of however many servers, no more are kept. Raises LimitReached, NotOffered where its
@@ -289,7 +289,8 @@ class Store:
             statement = f"INSERT INTO web_runs ({_RUN}) VALUES ({places}) ON CONFLICT DO NOTHING RETURNING id"
             if not run(statement, tuple(row.values())):
                 raise Busy("this session is still at another question")
-            run("UPDATE web_sessions SET title = ? WHERE id = ? AND title = ''", (new.question[:200], new.session))
+            named = (title or new.question)[:200]
+            run("UPDATE web_sessions SET title = ? WHERE id = ? AND title = ''", (named, new.session))
             run(_COUNT_QUESTION, (new.owner, made))
 
     def may_ask(self, owner: str, a_day: int) -> None:

@@ -29,7 +29,7 @@ from urllib.parse import unquote
 import numpy as np
 from rapidfuzz import process
 
-from kbnav.answers.tables import AnswerTable
+from kbnav.answers.tables import LABELLED_HERE, AnswerTable
 from kbnav.errors import DataError, QueryRefused, QuerySyntaxError, QueryTimeout, ServiceError, UnknownId, UsageError
 from kbnav.knowledge.skb.files import link
 from kbnav.knowledge.skb.graph import Graph, Row
@@ -296,7 +296,7 @@ class SparqlStore:
 
 def node_ids(table: AnswerTable) -> Iterator[str]:
     """Ids of the nodes in the first and last rows of a result."""
-    for row in table.labelled_rows():
+    for row in table.labelled_rows(LABELLED_HERE):
         yield from (cell.entity_id for cell in row if cell is not None and cell.entity_id)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbnav.answers.language import language_code
 from kbnav.answers.relevance import content_words
-from kbnav.answers.tables import LABELLED, AnswerTable, Ranked, Ranking
+from kbnav.answers.tables import LABELLED, LABELLED_HERE, AnswerTable, Ranked, Ranking
 from kbnav.errors import BadArguments, UnknownId
 from kbnav.knowledge import ranking
 from kbnav.knowledge.base import (
@@ -235,7 +235,8 @@ class WikidataKB:
         """See ``KnowledgeBase``. Declares this Wikibase's own prefixes; then in the dialect of the service."""
         named = add_prefixes(query, self._words.own_prefixes)
         table = self._queries.run(named, language=language_code(language))
-        labels = self.labels(_ids_to_label(table, self._words), language=language)
+        most = LABELLED if self._endpoints.sparql else LABELLED_HERE
+        labels = self.labels(_ids_to_label(table, self._words, most), language=language)
         base = "" if self._words.concept_base == WIKIDATA else self._words.concept_base
         return replace(table, labels=labels, concept_base=base)
 
@@ -324,10 +325,10 @@ class WikidataKB:
             self._http.close()
 
 
-def _ids_to_label(table: AnswerTable, words: Vocabulary) -> list[str]:
-    """Ids of the entities in a result, from the first and the last rows, as many as are labelled."""
+def _ids_to_label(table: AnswerTable, words: Vocabulary, most: int) -> list[str]:
+    """Ids of the entities in a result, from the first and the last rows, at most so many."""
     ids: list[str] = []
-    for cell in chain(*table.labelled_rows()):
+    for cell in chain(*table.labelled_rows(most)):
         if cell is not None:
             ids += [words.entity_id(cell.value)] if cell.type == "uri" else words.entities_in(cell.value)
-    return [one for one in dict.fromkeys(ids) if one][:LABELLED]
+    return [one for one in dict.fromkeys(ids) if one][:most]

@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from kbnav.answers.question import LONGEST_QUESTION
+from kbnav.answers.question import LONGEST_QUESTION, SPARQL
 from kbnav.apps.web.auth import COOKIE, Identities, Visitor, cookie_header
 from kbnav.apps.web.rendering import form_of, page
 from kbnav.apps.web.routes.common import (
@@ -129,7 +129,7 @@ def _front_page(
     return page(
         request,
         "page.html",
-        offered=json.dumps({**given, "session": session, "share": share}),
+        offered=json.dumps({**given, "session": session, "share": share, "sparql": SPARQL.pattern}),
         **given,
         kb=kb,
         share=share,

@@ -1,6 +1,5 @@
 // The chat page: what can be chosen, the sessions, the questions.
 
-import { showCards } from "./card.js";
 import { call, listen } from "./client.js";
 import { h, heading } from "./dom.js";
 import { akin, examplesOf, listenToExamples, origin, shapeOf, shownExamples } from "./examples.js";
@@ -17,7 +16,7 @@ const offered = JSON.parse(document.body.dataset.offered);
 const runs = document.getElementById("runs");
 const TYPES = 10; // of things that are named
 const ANY = "SELECT ?thing ?property ?value WHERE {\n  ?thing ?property ?value .\n}\nLIMIT 20";
-const SPARQL = /^\s*(#.*\s+|(prefix|base)\s[^>]*>\s*)*(select|ask|construct|describe)\b[^]*\{/i;
+const SPARQL = new RegExp(offered.sparql, "i");
 const say = (text) => { document.getElementById("status").textContent = text; };
 
 async function showShared() {
@@ -316,7 +315,7 @@ class Chat {
     const chosen = { question: query ? `${question}\n\n${query}` : question, system: this.system.value, model: this.model.value, ...choice };
     const sent = h("section", { class: "run", "aria-label": question }, heading(question), h("p", { class: "soft" }, t("run.waiting")));
     if (!runs.querySelector(".run:not(.typed)")) {
-      this.clear();
+      if (!this.query) this.clear();
       this.kept.place.closest("aside").hidden = false; // now, and not when the list comes: nothing moves then
       this.focus();
     }
@@ -327,6 +326,7 @@ class Chat {
       const run = await call(`/api/sessions/${encodeURIComponent(this.session)}/questions`, "POST", chosen);
       this.list();
       if (turn !== this.opened) return;
+      if (this.query) this.clear(); // now, and not before: a query that was typed is not lost with a question that is refused
       this.empty(question);
       sent.remove();
       this.newest(this.show(run).element);
@@ -429,4 +429,3 @@ if (offered.share) {
 } else {
   new Chat();
 }
-showCards(runs);

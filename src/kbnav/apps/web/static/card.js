@@ -1,4 +1,4 @@
-// A card that says what an entity is, where a pointer rests on its name or the keyboard is at it.
+// A card that says what an entity is, where a pointer rests on its name or the keyboard is at it; loaded with the first result.
 
 import { call } from "./client.js";
 import { h, link } from "./dom.js";
@@ -11,7 +11,7 @@ let at = null;
 let timer = 0;
 
 /** Show cards of the entities named in a place, each a link with `data-entity` in something with `data-kb`. */
-export function showCards(place) {
+function showCards(place) {
   const begin = (event) => {
     const name = event.target.closest?.("[data-entity]");
     if (!name || name === at) return;
@@ -62,3 +62,5 @@ async function open(name) {
   card.style.left = `${scrollX + Math.max(8, Math.min(box.left, document.documentElement.clientWidth - card.offsetWidth - 8))}px`;
   card.style.top = `${scrollY + (below ? box.bottom + 4 : box.top - card.offsetHeight - 4)}px`;
 }
+
+showCards(document.getElementById("runs"));

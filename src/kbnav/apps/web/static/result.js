@@ -54,10 +54,12 @@ class ResultView {
     return h("div", { class: "line", role: "group", "aria-label": t("rows.label") }, this.tabs, this.where, this.find);
   }
 
-  /** The rows that are shown, a line each, entities with their ids. */
+  /** The rows as they are shown, a line each, entities with their ids, and how many more there are; a yes or no stands above. */
   get text() {
-    const said = (cell) => (cell?.id && cell.id !== cell.text ? `${cell.text} (${cell.id})` : cell?.text ?? "");
-    return (this.rows ?? []).map((row) => row.map(said).join(" · ")).join("\n");
+    if (this.result.columns.join() === "boolean") return "";
+    const said = ({ firstChild, children: [, id] }) => `${firstChild.textContent}${id ? ` (${id.textContent.trim()})` : ""}`;
+    const lines = [...this.body.querySelectorAll(":scope > tr:not(.evidence)")].map((row) => [...row.querySelectorAll("td:not(.because)")].map(said).join(" · "));
+    return [...lines, this.result.rows > PAGE && `… ${this.shown()}`].filter(Boolean).join("\n");
   }
 
   /** A menu of files. */
@@ -117,7 +119,7 @@ class ResultView {
     const { start, sort, descending, find } = this.state;
     const query = new URLSearchParams({ start, count: PAGE, sort, descending, find });
     try {
-      const [page, pictures] = await Promise.all([call(`${this.base}/rows?${query}`), import("./views.js")]);
+      const [page, pictures] = await Promise.all([call(`${this.base}/rows?${query}`), import("./views.js"), import("./card.js")]);
       this.pictures = pictures;
       if (turn !== this.asked) return; // another page was asked for meanwhile
       this.numbers = page.numbers;

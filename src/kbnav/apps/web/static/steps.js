@@ -39,8 +39,8 @@ export class Steps {
 
   called(event) {
     this.write(null);
-    const item = h("li", { class: "step pending", "data-tool": event.tool }, event.thought && event.thought !== this.thought && h("p", { class: "thought", dir: "auto" }, event.thought), action(event));
-    this.thought = event.thought; // calls of one turn may come of the same
+    const item = h("li", { class: "step pending", "data-tool": event.tool }, event.thought && !(event.thought === this.last?.thought && event.turn === this.last.turn) && h("p", { class: "thought", dir: "auto" }, event.thought), action(event));
+    this.last = event; // calls of one turn may come of the same thought
     this.calls.set(event.call, item);
     this.list.append(item);
     return this.tell(t("run.step", { n: this.list.children.length, tool: toolName(event.tool) }));

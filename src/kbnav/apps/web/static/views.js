@@ -168,19 +168,19 @@ async function plot(box, spec, label) {
     legend: { labelColor: ink, titleColor: soft, orient: "bottom", columns: 2 } };
   const wide = () => Math.max(280, box.clientWidth - 8);
   const sized = { width: wide(), autosize: { type: "fit-x", contains: "padding" }, ...spec };
-  const view = new View(parse(compile({ $schema: "", description: label, config, ...sized }, { logger: quiet }).spec, null, { ast: true }), { expr: expressionInterpreter, renderer: "svg", container: box, tooltip: (_, event, __, told) => point(event, told && Object.values(told).join(": ")) });
+  const view = new View(parse(compile({ $schema: "", description: label, config, ...sized }, { logger: quiet }).spec, null, { ast: true }), { expr: expressionInterpreter, renderer: "svg", container: box, tooltip: (_, event, __, told) => point(box, event, told && Object.values(told).join(": ")) });
   await view.runAsync();
   new ResizeObserver(() => box.clientWidth && view.width(wide()).runAsync()).observe(box);
   Object.entries({ tabindex: 0, role: "group", "aria-label": label }).forEach(([name, value]) => box.setAttribute(name, value));
   return label;
 }
 
-/** Words at the pointer; without words, those there were go. */
-function point({ clientX, clientY }, words) {
+/** Words at the pointer, which go with their drawing; without words, those there were go. */
+function point(box, { clientX, clientY }, words) {
   document.querySelector(".pointed")?.remove();
   if (!words) return;
   const told = h("div", { class: "pointed" }, words);
-  document.body.append(told);
+  box.append(told);
   Object.assign(told.style, { left: `${Math.min(clientX + 12, innerWidth - told.offsetWidth - 8)}px`, top: `${clientY + 16}px` });
 }
 
@@ -288,9 +288,9 @@ async function drawGraph({ base, columns, rows, numbers, labelled }, box) {
     kinds.map((name, place) => h("span", { class: `link ${KINDS[place]} ${STROKES[place % STROKES.length]}` }, name, listed && groups.includes(name) && [" ", shape(SHAPES[groups.indexOf(name)])])), names.length > KINDS.length && "…", hidden));
   graph.on("mouseover", "node, edge", ({ target, originalEvent }) => {
     target.removeClass("crowded");
-    point(originalEvent, target.data("text"));
+    point(box, originalEvent, target.data("text"));
   });
-  graph.on("mouseout", ({ originalEvent }) => point(originalEvent));
+  graph.on("mouseout", ({ originalEvent }) => point(box, originalEvent));
   graph.on("tap", "node", ({ target }) => { // a finger is first told whose page it would open
     if (target.hasClass("crowded")) target.removeClass("crowded");
     else if (target.data("href")) window.open(target.data("href"), "_blank", "noopener");
