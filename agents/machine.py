@@ -436,10 +436,9 @@ def finishes(policy: Policy, toolbox: Toolbox, question: str, asked: State, cont
                 if stopped:
                     raise stopped
                 path.append(step)
-    except Stopped:
-        raise
-    except StopRun:
-        return False
+    except StopRun as error:
+        if isinstance(error, Stopped):
+            raise
     return False
 
 

@@ -132,7 +132,7 @@ class SkbAgenda(Agenda):
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
-        if denied := [word for word in self.question.negated if word in self._unnamed.split()]:
+        if denied := [word for word in self.question.negated if word in self._reading.unnamed.split()]:
             self.decline(denied, (), self._links())
             return
         if mentions := self._reading.mentions:
@@ -183,15 +183,9 @@ class SkbAgenda(Agenda):
         if self.steps:
             yield [(FINISH, self.note, {"nodes": []})]
 
-    @property
-    def _unnamed(self) -> str:
-        """The question's words outside names."""
-        named = {at for name in self._reading.mentions for at in range(name.first, name.end)}
-        return " ".join(token.text for at, token in enumerate(self._reading.tokens) if at not in named)
-
     def _meant(self) -> Sequence[str] | None:
         """The answers before, of which alone the question asks with "of them"; none where it must be asked whole."""
-        pointing = _OF_THEM.search(self._unnamed)
+        pointing = _OF_THEM.search(self._reading.unnamed)
         if not pointing:
             return None
         turns = (turn for turn in self.state["history"] if turn.outcome.ranking or not _OF_THEM.search(turn.question))
@@ -230,7 +224,7 @@ class SkbAgenda(Agenda):
 
         Where the first says all words, the others are those that do.
         """
-        best, words = list(found[:ANSWERS]), [word for word in words if word in self._unnamed]
+        best, words = list(found[:ANSWERS]), [word for word in words if word in self._reading.unnamed]
         if not words:
             return best, ""
         excerpts = self._kb.excerpts(best, " ".join(words))
@@ -580,10 +574,9 @@ class SkbAgenda(Agenda):
         text = reading.text(sorted({*reading.words, *named}))
         thought = "No path leads to an answer; looking for what the question describes."
         described = {"text": text, "node_type": asked, "limit": ANSWERS}
-        shown = (
-            (yield from self._nodes([(_DESCRIBED, thought, described)], last=True)) if text and not self._among else []
-        )
-        if shown:
+        if self._among or not text:
+            return
+        if shown := (yield from self._nodes([(_DESCRIBED, thought, described)], last=True)):
             words = self.telling(self._left(()))
             found, _ = self._saying(shown, words)
             held = ", ".join(f"“{word}”: {index.holders(word):,}" for word in words) if index else ""

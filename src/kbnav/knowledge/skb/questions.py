@@ -96,6 +96,12 @@ class Reading:
         behind = [one for one in self.types if last and one.first >= last.end and one.name != self.asked]
         return replace(last, first=end, end=end) if last and behind else None
 
+    @property
+    def unnamed(self) -> str:
+        """The words outside names, as they are written."""
+        named = {place for one in self.mentions for place in range(one.first, one.end)}
+        return " ".join(token.text for place, token in enumerate(self.tokens) if place not in named)
+
     def text(self, places: Sequence[int]) -> str:
         """The words at some places."""
         return " ".join(self.tokens[place].low for place in places)
