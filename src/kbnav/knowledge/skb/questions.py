@@ -366,9 +366,11 @@ class Paths:
     def _word_fits(self, word: str) -> Mapping[str, float]:
         fits = fit(singular(word), [" ".join(map(singular, name_words(name))) for name in self._relations])
         found = {name: value for name, value in zip(self._relations, fits, strict=True) if value > 0}
+        verbs = lexicon("en").verbs  # "written" and "wrote" are one
         for name in self._relations:
             abbreviated = _ABBREVIATED.fullmatch(name)
-            if abbreviated and word.startswith(abbreviated[1]):
+            same = word in verbs and verbs[word] in map(verbs.get, name_words(name))
+            if same or (abbreviated and word.startswith(abbreviated[1])):
                 found[name] = max(found.get(name, 0.0), _INITIAL)
         return found
 
