@@ -253,7 +253,7 @@ def own_tool(given: Any, others: Sequence[str]) -> ToolFunction:
             raise UsageError(
                 f"{name} cannot be a tool: it is asynchronous; make it a LangChain tool, or call asyncio.run"
             )
-        typed = ("context", *_plain(found).__annotations__)
+        typed = ("context", *getattr(_plain(found), "__annotations__", {}))
         if bare := [one for one in signature(found).parameters if one not in typed]:
             raise TypeError(f"no type is given of {', '.join(bare)}")
         _described(_plain(found))

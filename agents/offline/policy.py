@@ -43,8 +43,8 @@ _ENDINGS = ("e", "en", "er", "es", "n", "s")
 """Of a plural."""
 _MOST_UNUSED, _MANY = 2, 50
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
-_EVERYDAY = re.compile("residenc|wohnsitz|employe|emplead|arbeitgeber|author|verfasser")
-"""What verbs mean that may say little, as in "lamps that work"; birth, death, marriage and awards do not."""
+_EVERYDAY = re.compile("employe|emplead|arbeitgeber")
+"""What verbs mean that may say little, as in "lamps that work"."""
 _MISSPELLED = 85
 """Of 100, how alike a word and what may be meant are."""
 

@@ -132,7 +132,7 @@ class SkbAgenda(Agenda):
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
-        if denied := [word for word in self.question.negated if word in self._reading.unnamed.split()]:
+        if denied := [word for word in self.question.negated if word in self._outside]:
             self.decline(denied, (), self._links())
             return
         if mentions := self._reading.mentions:
@@ -183,9 +183,15 @@ class SkbAgenda(Agenda):
         if self.steps:
             yield [(FINISH, self.note, {"nodes": []})]
 
+    @property
+    def _outside(self) -> set[str]:
+        """The words outside names, as they are written."""
+        text = self._reading.unnamed(self.state["question"])
+        return {*re.findall(r"[\w'’-]+", text), *re.findall(r"\w+", text)}
+
     def _meant(self) -> Sequence[str] | None:
         """The answers before, of which alone the question asks with "of them"; none where it must be asked whole."""
-        pointing = _OF_THEM.search(self._reading.unnamed)
+        pointing = _OF_THEM.search(self._reading.unnamed(self.state["question"]))
         if not pointing:
             return None
         turns = (turn for turn in self.state["history"] if turn.outcome.ranking or not _OF_THEM.search(turn.question))
@@ -224,7 +230,7 @@ class SkbAgenda(Agenda):
 
         Where the first says all words, the others are those that do.
         """
-        best, words = list(found[:ANSWERS]), [word for word in words if word in self._reading.unnamed]
+        best, words = list(found[:ANSWERS]), [word for word in words if word in self._outside]
         if not words:
             return best, ""
         excerpts = self._kb.excerpts(best, " ".join(words))

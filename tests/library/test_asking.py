@@ -7,6 +7,7 @@ import io
 import pickle
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -211,6 +212,9 @@ def test_a_stream_tells_of_calls_steps_and_the_answer_and_ends_when_it_is_left(k
     with pytest.raises(UsageError, match="the question is empty"):
         next(kbnav.stream(" ", kb=kb))
     cancellation = Cancellation()
+    assert len(list(kbnav.stream("Who?", kb=kb, model=explorer(again, again), cancellation=cancellation))) == len(
+        events
+    )
     stopped = kbnav.stream("Who?", kb=kb, model=explorer(again, again), cancellation=cancellation)
     assert next(stopped).kind == "call"
     cancellation.stop()
@@ -504,6 +508,8 @@ def test_functions_are_tools_and_a_model_that_calls_none_is_refused(kb, caplog):
         kbnav.ask("Who?", kb=kb, model=explorer(), tools=[lambda context, thought: ""])
     bare = lambda context, thought, name: ""  # noqa: E731
     bare.__doc__ = greet.__doc__
+    with pytest.raises(UsageError, match="cannot be a tool"):
+        kbnav.ask("Who?", kb=kb, model=explorer(), tools=[partial(greet)])
     with pytest.raises(UsageError, match="no type is given of thought, name"):
         kbnav.ask("Who?", kb=kb, model=explorer(), tools=[bare])
     with pytest.raises(UsageError, match="rules answer here, which call no tools"):

@@ -127,7 +127,7 @@ def test_of_them_asks_for_some_of_the_answers_before_or_is_declined(shop, tmp_pa
         ("How many of them are in Chairs?", "0"),
         ("How many of them are in Lamps?", "2"),
         ("Which of these products has the lowest price?", "Steel lamp 2: 12.5"),
-        ("Which of them are in Lamps?", "Steel lamp 2"),
+        ("Of these, which are in Lamps?", "Steel lamp 2"),
         ("How many customers are there?", "2"),
         ("Which of them are in Lamps?", ""),
         ("Which customers are there?", "Bo Lind, Ann Reed"),

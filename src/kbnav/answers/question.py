@@ -37,7 +37,7 @@ SPARQL = re.compile(
     r"^\s*(?:#.*\n\s*|(?:prefix|base)\s[^>]*>\s*)*"
     r"(?:(?=[^{]*\{)(?:select\b\s*(?:(?:distinct|reduced)\b\s*)?(?:(?:\w+\s*)?\([^\n{]*[?$*]|[?$]\w|\*)"
     r"|(?:ask|construct)\s*(?:from\s+(?:named\s+)?\S*:\S*\s+)*(?:where\s*)?\{)"
-    r"|describe\s+(?:[?$<]|\w*:\w))",
+    r"|describe\s+(?:[?$<]|(?:wdt?|p)?:\w))",
     re.IGNORECASE,
 )
 """What a query begins as, and no sentence does, also one with a query below it; the page's scripts read it too."""

@@ -8,9 +8,9 @@ all statements of what it names were copied: an entity says how many it has (``w
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import chain, count
+from itertools import count
 
 from kbnav.answers.tables import Absence, AnswerTable
 from kbnav.errors import KbnavError
@@ -18,7 +18,7 @@ from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.replies import LEFT_OUT
 from kbnav.knowledge.sparql.check import fresh_variable
 from kbnav.knowledge.sparql.diagnose import EXCEPTS, Diagnosis, diagnosis, is_empty_result
-from kbnav.knowledge.sparql.syntax import Path, Pattern, Triples, is_variable, read_query
+from kbnav.knowledge.sparql.syntax import Group, Nested, Path, Pattern, Triples, is_variable, read_query
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, Terms, vocabulary_of
 
 _FEW = 5
@@ -78,8 +78,7 @@ class _Probe:
     def asked_of(self) -> list[tuple[str, str]]:
         """The things that the query names, each with the properties that it must have a value of."""
         terms, asked = Terms(self._query, self._words), dict[tuple[str, str], None]()
-        required = (one.patterns for one in read_query(self._query).where.elements if isinstance(one, Triples))
-        for pattern in chain.from_iterable(required):
+        for pattern in _required(read_query(self._query).where):
             for step in pattern.apart(f"?{number}" for number in count()):
                 role, name = terms.predicate(step.verb.name) if isinstance(step.verb, Path) else ("", "")
                 if role in ("wdt", "p") and (thing := self._words.written_id(step.subject)):
@@ -278,3 +277,13 @@ class _Probe:
 
     def _rows(self, select: str) -> AnswerTable:
         return self._kb.execute_query(self._prologue + select, language=self._language)
+
+
+def _required(group: Group) -> Iterator[Pattern]:
+    """The patterns that every solution of a group fits."""
+    for element in (group.select.where if group.select else group).elements:
+        match element:
+            case Triples():
+                yield from element.patterns
+            case Nested(kind="UNION", groups=(only,)):
+                yield from _required(only)

@@ -569,15 +569,16 @@ def stream(
 ) -> Iterator[Event]:
     """As ``ask``, with each event as it happens; the answer comes last. Leaving the loop ends the run."""
     told: SimpleQueue[Event | BaseException] = SimpleQueue()
-    cancellation = cancellation or Cancellation()
-    thread = _telling(told.put, partial(_run_of, question, **how), cancellation)
-    try:
-        while (event := _event(told.get())).kind != "answer":
+    own = Cancellation()
+    with cancellation.on_cancel(own.stop) if cancellation else nullcontext():
+        thread = _telling(told.put, partial(_run_of, question, **how), own)
+        try:
+            while (event := _event(told.get())).kind != "answer":
+                yield event
             yield event
-        yield event
-    finally:
-        cancellation.stop()
-        thread.join()
+        finally:
+            own.stop()
+            thread.join()
 
 
 async def astream(question: str, **how: Unpack[QuestionOptions]) -> AsyncIterator[Event]:

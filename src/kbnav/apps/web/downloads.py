@@ -36,7 +36,7 @@ SESSION_MEDIA: Mapping[SessionForm, str] = {
     "wiki": "text/plain; charset=utf-8",
 }
 _FORMULA = re.compile(r"[=+\-@\t\r]")
-_NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|\d{4,}-\d\d-\d\d(?:T[\d:.]+Z?)?)")
+_NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|\d{4,}-\d\d-\d\dT[\d:.]+Z?)|\d{4,}-\d\d-\d\d")
 _TSV = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r", '"': '\\"', "\\": "\\\\"})
 _GRAPH = ("subject", "predicate", "object")
 _BAD_IRI = re.compile(r"[\x00-\x20<>\"{}|^`\\\\]")

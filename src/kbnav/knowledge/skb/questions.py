@@ -96,11 +96,12 @@ class Reading:
         behind = [one for one in self.types if last and one.first >= last.end and one.name != self.asked]
         return replace(last, first=end, end=end) if last and behind else None
 
-    @property
-    def unnamed(self) -> str:
-        """The words outside names, as they are written."""
-        named = {place for one in self.mentions for place in range(one.first, one.end)}
-        return " ".join(token.text for place, token in enumerate(self.tokens) if place not in named)
+    def unnamed(self, question: str) -> str:
+        """The question that was read, with spaces in place of names."""
+        for one in self.mentions:
+            start, end = self.tokens[one.first].start, self.tokens[one.end - 1].end
+            question = f"{question[:start]}{' ' * (end - start)}{question[end:]}"
+        return question
 
     def text(self, places: Sequence[int]) -> str:
         """The words at some places."""
@@ -366,7 +367,7 @@ class Paths:
     def _word_fits(self, word: str) -> Mapping[str, float]:
         fits = fit(singular(word), [" ".join(map(singular, name_words(name))) for name in self._relations])
         found = {name: value for name, value in zip(self._relations, fits, strict=True) if value > 0}
-        verbs = lexicon("en").verbs  # "written" and "wrote" are one
+        verbs = {word: meant for word, meant in lexicon("en").verbs.items() if meant != "death"}  # killed, murdered
         for name in self._relations:
             abbreviated = _ABBREVIATED.fullmatch(name)
             same = word in verbs and verbs[word] in map(verbs.get, name_words(name))

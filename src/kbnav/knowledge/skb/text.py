@@ -238,7 +238,7 @@ def _io_errors() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        if "IO error" not in str(error):
+        if not re.search("IO error|os error", str(error)):
             raise
         raise OSError(str(error)) from error
 

@@ -326,7 +326,10 @@ class Chat {
       const run = await call(`/api/sessions/${encodeURIComponent(this.session)}/questions`, "POST", chosen);
       this.list();
       if (turn !== this.opened) return;
-      if (this.query) this.clear(); // now, and not before: a query that was typed is not lost with a question that is refused
+      if (this.query) { // now, and not before: a query that was typed is not lost with a question that is refused
+        this.clear();
+        this.focus();
+      }
       this.empty(question);
       sent.remove();
       this.newest(this.show(run).element);
