@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import count
+from itertools import chain, count
 
 from kbnav.answers.tables import Absence, AnswerTable
 from kbnav.errors import KbnavError
@@ -285,5 +285,7 @@ def _required(group: Group) -> Iterator[Pattern]:
         match element:
             case Triples():
                 yield from element.patterns
-            case Nested(kind="UNION", groups=(only,)):
-                yield from _required(only)
+            case Nested(kind="UNION", groups=groups):
+                found = list(chain.from_iterable(map(_required, groups)))
+                if len(groups) == 1 or len({one.relation for one in found}) == 1:  # one property, from both ends
+                    yield from found
