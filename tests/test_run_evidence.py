@@ -1,6 +1,8 @@
 """What makes the answers of runs true, on the bundled knowledge bases, and how it is told."""
 
 import json
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -235,6 +237,55 @@ def test_all_files_under_home_are_their_owners_alone(tmp_path):
         assert {path.name for path in found} >= {"http.sqlite", "sessions.sqlite", "web.sqlite", "bot.sqlite", "runs"}
         assert {oct(path.stat().st_mode & 0o777) for path in (home, *found)} == {"0o600", "0o700"}
         assert all(path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600) for path in (home, *found))
+
+
+CLOSED_EARLY = """
+import sqlite3, sys, threading, time
+from pathlib import Path
+from kbnav.apps.bot.ledger import Ledger
+from kbnav.apps.web.store import open_sqlite
+from kbnav.errors import UsageError
+from kbnav.knowledge.endpoint.names import Names
+from kbnav.sessions.session import sqlite_sessions
+kind, home = sys.argv[1], Path(sys.argv[2])
+for place in range(40):
+    if kind == "web":
+        opened = open_sqlite(home / f"{place}.sqlite")
+        file = opened.__enter__()
+        close = lambda: opened.__exit__(None, None, None)
+        def read():
+            with file.transaction("x") as run:
+                run("SELECT 1")
+    elif kind == "chats":
+        opened = sqlite_sessions(home)
+        file = opened.__enter__()
+        close, read = file.close, lambda: file.get_tuple({"configurable": {"thread_id": "a"}})
+    elif kind == "bot":
+        file = Ledger(home / f"{place}.sqlite")
+        close, read = file.close, file.entries
+    else:
+        connection = sqlite3.connect(home / f"{place}.sqlite", check_same_thread=False)
+        connection.execute("CREATE TABLE name (iri, text)")
+        file = Names(connection)
+        close, read = file.close, file.count
+    def reads():
+        try:
+            while True:
+                read()
+        except (sqlite3.Error, UsageError):
+            pass
+    thread = threading.Thread(target=reads)
+    thread.start()
+    time.sleep(0.003)
+    close()
+    thread.join()
+"""
+
+
+@pytest.mark.parametrize("kind", ["web", "chats", "bot", "names"])
+def test_a_file_that_is_closed_while_a_thread_reads_it_does_not_end_the_process(kind, tmp_path):
+    done = subprocess.run([sys.executable, "-c", CLOSED_EARLY, kind, tmp_path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_password_in_an_address_is_in_no_copy_of_the_settings():

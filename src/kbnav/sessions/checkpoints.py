@@ -50,7 +50,8 @@ class Sessions(SqliteSaver):
 
     def close(self) -> None:
         """Close the file."""
-        self.conn.close()
+        with self.lock:
+            self.conn.close()
 
     @contextmanager
     def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:

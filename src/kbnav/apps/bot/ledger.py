@@ -80,7 +80,8 @@ class Ledger:
 
     def close(self) -> None:
         """Close the file."""
-        self._opened.close()
+        with self._lock:
+            self._opened.close()
 
     def _run(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         try:

@@ -9,7 +9,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -93,6 +93,11 @@ class SqliteDatabase:
             with self._connection:  # commits, or rolls back where something is raised
                 yield self._execute
 
+    def close(self) -> None:
+        """Close the file once no thread is at a statement; closed in the middle of one, SQLite ends the process."""
+        with self._lock:
+            self._connection.close()
+
     def _execute(self, statement: str, values: Sequence[object] = ()) -> Rows:
         return self._connection.execute(statement, values).fetchall()
 
@@ -126,10 +131,8 @@ def open_sqlite(path: Path) -> Iterator[SqliteDatabase]:
         connection.execute("PRAGMA synchronous = NORMAL")
     except (OSError, sqlite3.Error) as error:
         raise UsageError(f"cannot open {path}: {error}") from error
-    try:
-        yield SqliteDatabase(connection)
-    finally:
-        connection.close()
+    with closing(SqliteDatabase(connection)) as database:
+        yield database
 
 
 @dataclass(frozen=True)

@@ -177,7 +177,8 @@ class Names:
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        with self._lock:
+            self._file.close()
 
     def count(self) -> int:
         """How many names it has."""
