@@ -142,7 +142,8 @@ class Table(_File):
         if deleted in ("", "false", "true"):  # else it is a field like any other
             fields.pop(DELETED, None)
         called = cell_text(record.get(self.name or "name"))
-        return NodeRecord(self.id_of(record), self.type_of(record), called, fields, deleted == "true")
+        left_out = "node deleted" if deleted == "true" else ""
+        return NodeRecord(self.id_of(record), self.type_of(record), called, fields, left_out)
 
     def type_of(self, record: Record) -> str:
         """The type of a row's node; empty where the row has none."""
@@ -449,8 +450,8 @@ def _merged(first: NodeRecord, second: NodeRecord) -> NodeRecord:
             several = value if isinstance(value, list) else [value]
             values += [one for one in several if one not in (None, "", *values)]
         fields[key] = values if len(values) > 1 else values[0] if values else first.fields.get(key)
-    deleted = first.deleted or second.deleted
-    return NodeRecord(first.id, first.type or second.type, first.name or second.name, fields, deleted)
+    left_out = first.left_out or second.left_out
+    return NodeRecord(first.id, first.type or second.type, first.name or second.name, fields, left_out)
 
 
 def mapped_from_file(path: Path, duplicates: Duplicates = Duplicates.first, bad: Path | None = None) -> TableSource:
