@@ -35,6 +35,8 @@ from kbnav.knowledge.skb.store import SKB
 Variant = Literal["exact", "embedding", "hybrid"]
 """By name, by embedding, or by name and where that finds nothing by embedding (PASemiQA, Table 5)."""
 
+_ALIKE = 5
+"""Nodes that are taken of those spelled alike."""
 NEAREST = 10
 """Nodes that are taken by embedding, unless said otherwise."""
 COMMON, COMMON_AT_LEAST = 0.01, 20
@@ -114,8 +116,10 @@ class _Span:
 class NodeMatcher:
     """Finds the nodes of questions in one SKB; safe to share between threads."""
 
-    def __init__(self, skb: SKB, variant: Variant = "hybrid", *, nearest: int = NEAREST) -> None:
-        """``nearest`` is how many nodes are taken by embedding.
+    def __init__(
+        self, skb: SKB, variant: Variant = "hybrid", *, nearest: int = NEAREST, common_too: bool = False
+    ) -> None:
+        """``nearest`` is how many nodes are taken by embedding; ``common_too``: common words are names beside others.
 
         Raises UsageError where the SKB lacks the index that the variant cannot do without: names for ``exact`` and
         ``hybrid``, vectors for ``embedding``. ``hybrid`` without vectors is ``exact``.
@@ -126,7 +130,7 @@ class NodeMatcher:
             raise UsageError(f"{skb.meta.name} was built without vectors, which node matching by embedding needs")
         self._skb = skb
         self._variant = variant
-        self._nearest = nearest
+        self._nearest, self._common_too = nearest, common_too
         self._kinds = frozenset(normalise(part) for kind in skb.type_names for part in kind.split("/"))
 
     def match(self, question: str) -> tuple[MatchedNode, ...]:
@@ -152,7 +156,7 @@ class NodeMatcher:
                 continue
             matches = self._candidates(span, names)
             if matches:
-                (common if self._is_common(span) else sure).append((span, matches))
+                (common if not self._common_too and self._is_common(span) else sure).append((span, matches))
         found = sorted(sure, key=lambda one: one[0].words[0].start)
         found = found or sorted(common, key=lambda one: one[0].words[0].start)
         quoting = any(span.quoted for span, _ in found)
@@ -226,6 +230,13 @@ def unmatched_names(question: str, found: Sequence[MatchedNode]) -> list[str]:
     quoted = [match.span(1) for match in _QUOTED.finditer(question)]
     spans = sorted(quoted + [span for span in _capitalised(question) if not _within(span, quoted)])
     return [question[start:end] for start, end in spans if not _within((start, end), taken)]
+
+
+def alike(name: str, skb: SKB) -> list[int]:
+    """The nodes that are spelled nearly as a name; those with other numbers are not: "Lamp 4" is not "Lamp 72"."""
+    matches = skb.names.search(name, limit=_ALIKE) if skb.names else []
+    numbers = re.findall(r"\d+", name)
+    return [one.number for one in matches if re.findall(r"\d+", str(skb.nodes.names[one.number])) == numbers]
 
 
 def _within(span: tuple[int, int], others: Sequence[tuple[int, int]]) -> bool:
