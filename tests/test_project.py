@@ -27,6 +27,7 @@ from kbnav.apps.cli import main
 from kbnav.knowledge.open import bundled_mirror
 from kbnav.settings.model import Settings
 from tests.conftest import ROOT
+from tests.ending import started
 
 FILES = ("CHANGELOG.md", "CITATION.cff", "pyproject.toml", "src/kbnav/__init__.py")
 RELEASE = runpy.run_path(str(ROOT / ".ci" / "release.py"), run_name="release")
@@ -256,8 +257,9 @@ def in_background() -> Iterator[Callable[[str], None]]:
     with ExitStack() as served:
 
         def start(command: str) -> None:
-            one = subprocess.Popen([sys.executable, "-m", *shlex.split(command)], stdout=subprocess.PIPE, text=True)
-            served.enter_context(one)
+            process = started([sys.executable, "-m", *shlex.split(command)], stdout=subprocess.PIPE, text=True)
+            one = served.enter_context(process)
+            served.callback(one.wait, 60)
             served.callback(one.terminate)
             assert next(iter(one.stdout or ()), ""), command
 

@@ -25,7 +25,8 @@ from kbnav.apps.web.store import Store, open_sqlite
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.settings.model import Price, Settings
 from kbnav.settings.systems import find
-from tests.apps.web.parts import Explorer, until, web_settings
+from tests.apps.web.parts import Explorer, web_settings
+from tests.ending import running, until
 from tests.models.stub import ModelStub, completion, failure
 
 MARIE = "Which elements were discovered by Marie Curie?"
@@ -38,14 +39,9 @@ def served(settings: Settings, kb: KnowledgeBase, system: str = "") -> Iterator[
     with open_shared(settings, kb, system) as desk:
         app = http_app(build_server(desk, secrets_of(settings)), settings.web)
         server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
-        thread = threading.Thread(target=server.run)
-        thread.start()
-        until(lambda: server.started)
-        try:
+        with running(server.run, lambda: setattr(server, "should_exit", True)):
+            until(lambda: server.started)
             yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join()
 
 
 @pytest.fixture

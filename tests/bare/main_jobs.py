@@ -115,7 +115,8 @@ def the_page_on_python_runs() -> None:
 
 
 def main() -> None:
-    """Do every job in an empty folder."""
+    """Do every job in an empty folder; one that hangs ends the program."""
+    signal.alarm(900)
     assert not [name for name in NOT_INSTALLED if find_spec(name)], "an extra's package is installed"
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)

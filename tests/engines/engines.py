@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import requests
 
+from tests.ending import started
 from tests.services import free_port
 
 CONFIGURATION = """
@@ -69,13 +70,8 @@ def virtuoso(folder: Path, turtle: str, *, rows: int = 50, seconds: int = 3, buf
     given = {"sql": sql, "http": http, "folder": folder, "rows": rows, "seconds": seconds, "buffers": buffers}
     (folder / "virtuoso.ini").write_text(CONFIGURATION.format(**given))
     (folder / "data.ttl").write_text(turtle, encoding="utf-8")
-    process = subprocess.Popen(
-        [command, "+foreground", "+configfile", "virtuoso.ini"],
-        cwd=folder,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
+    serve = [command, "+foreground", "+configfile", "virtuoso.ini"]
+    with started(serve, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         url = f"http://127.0.0.1:{http}/sparql"
         wait_for(url, process)
         load = (
@@ -86,9 +82,6 @@ def virtuoso(folder: Path, turtle: str, *, rows: int = 50, seconds: int = 3, buf
         )
         subprocess.run([client, f"127.0.0.1:{sql}", "dba", "dba", f"exec={load}"], check=True, capture_output=True)
         yield url
-    finally:
-        process.kill()
-        process.wait()
 
 
 @contextmanager
@@ -102,14 +95,7 @@ def oxigraph(folder: Path, turtle: str) -> Iterator[str]:
     load = [command, "load", "--location", str(store), "--file", str(folder / "data.ttl")]
     subprocess.run(load, check=True, capture_output=True)
     port = free_port()
-    process = subprocess.Popen(
-        [command, "serve-read-only", "--location", str(store), "--bind", f"127.0.0.1:{port}"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
+    serve = [command, "serve-read-only", "--location", str(store), "--bind", f"127.0.0.1:{port}"]
+    with started(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         wait_for(f"http://127.0.0.1:{port}/query", process)
         yield f"http://127.0.0.1:{port}/query"
-    finally:
-        process.kill()
-        process.wait()

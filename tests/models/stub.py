@@ -7,13 +7,14 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
 
 from kbnav.models.cancellation import Cancellation
+from tests.ending import joined, running
 
 
 @dataclass(frozen=True)
@@ -142,21 +143,15 @@ class ModelStub:
     ) -> None:
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join()
+        joined(self._thread)
 
 
 @contextmanager
 def cancellation() -> Iterator[Cancellation]:
     """One with an event loop that runs in a thread, as a server has it."""
     loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
+    with closing(loop), running(loop.run_forever, lambda: loop.call_soon_threadsafe(loop.stop)):
         yield Cancellation(loop)
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
 
 
 @contextmanager

@@ -103,7 +103,7 @@ class MediaWiki:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._server.terminate()
+        self._server.kill()
         self._server.wait()
 
     @contextmanager
@@ -127,6 +127,7 @@ class MediaWiki:
             capture_output=True,
             check=False,
             env=environment,
+            timeout=300,
         )
         if done.returncode or (script != "update" and "rror" in done.stdout + done.stderr):
             raise RuntimeError(f"{script}: {done.stdout[-2000:]} {done.stderr[-2000:]}")

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -30,6 +29,7 @@ from kbnav.apps.web.server import Deadlines, make_app
 from kbnav.apps.web.service import PAUSE
 from kbnav.apps.web.store import Status, StoredRun
 from kbnav.settings.model import Settings, Web
+from tests.ending import joined, until
 from tests.models.stub import Canned, ModelStub, completion
 
 MARIE = "Which elements were discovered by Marie Curie?"
@@ -147,7 +147,7 @@ class Served:
         if socket or BROWSED.is_set():
             options: dict[str, Any] = {"timeout_graceful_shutdown": 1, "server_header": False, "ws": "none"}
             self._uvicorn = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", http=http, **options))
-        self._started, self._thread = threading.Event(), threading.Thread(target=self._run)
+        self._started, self._thread = threading.Event(), threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
         if self._uvicorn:
@@ -181,7 +181,7 @@ class Served:
         else:
             IN_PROCESS.pop(self.url)
             self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join()
+        joined(self._thread)
 
 
 class Server(Served):
@@ -191,15 +191,6 @@ class Server(Served):
         self, settings: Settings, *, http: type[Deadlines] = Deadlines, pause: float = PAUSE, socket: bool = False
     ) -> None:
         super().__init__(make_app(settings, pause=pause), http, socket=socket or http is not Deadlines)
-
-
-def until(true: Callable[[], object], seconds: float = 60.0) -> None:
-    """Wait for something to be true."""
-    end = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > end:
-            raise AssertionError("it took too long")
-        time.sleep(0.02)
 
 
 def web_settings(home: Path, *kbs: str, **options: Any) -> Settings:

@@ -11,7 +11,8 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.retrieval.base import build_retriever
 from kbnav.settings.model import Settings
-from tests.apps.web.parts import MARIE, Explorer, Server, Visit, until, web_settings
+from tests.apps.web.parts import MARIE, Explorer, Server, Visit, web_settings
+from tests.ending import until
 from tests.programs.parts import FAILS, LAST, frozen_programs
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
@@ -22,8 +23,9 @@ from kbnav.apps.web.service import Service
 from kbnav.apps.web.store import Store, StoredEvent, open_sqlite
 from kbnav.errors import DamagedKB, LimitReached, NotAnswering, ServiceError, Stopped
 from kbnav.settings.model import Price
-from tests.apps.web.parts import MARIE, Explorer, Server, Visit, browse, stored_run, until, web_settings
+from tests.apps.web.parts import MARIE, Explorer, Server, Visit, browse, stored_run, web_settings
 from tests.clock import Clock
+from tests.ending import until
 
 
 @pytest.fixture
@@ -218,9 +220,9 @@ def running(pool: Limiter, owner: str, call, *, name: str = "", gone=never, seco
 def test_what_runs_and_what_waits_can_be_stopped_and_what_is_raised_is_raised():
     async def all_of_it() -> None:
         pool, go_on = Limiter(FairQueue(1, of_owner=1, of_kb=1)), threading.Event()
-        runs = running(pool, "a", go_on.wait, name="runs")
-        waits = running(pool, "a", go_on.wait, name="waits")
-        left = running(pool, "b", go_on.wait, gone=lambda: asyncio.sleep(0, True))
+        runs = running(pool, "a", partial(go_on.wait, 60), name="runs")
+        waits = running(pool, "a", partial(go_on.wait, 60), name="waits")
+        left = running(pool, "b", partial(go_on.wait, 60), gone=lambda: asyncio.sleep(0, True))
         await asyncio.sleep(0.05)
         for name, task in (("waits", waits), ("runs", runs)):
             pool.stop("a", name)
@@ -276,22 +278,15 @@ def test_a_damaged_knowledge_base_is_out_of_service_unless_its_files_turn_out_to
 
     one = CircuitBreaker("kb", check, clock)
     fails(one, DamagedKB("its text index cannot be read"))
-    assert looked.acquire(timeout=10)
-    settled(lambda: one.problem == faults[0])
+    assert looked.acquire(timeout=60)
+    until(lambda: one.problem == faults[0])
     fails(one, NotAnswering("out of service"))
     faults.clear()
     other = CircuitBreaker("kb", check, clock)
     fails(other, DamagedKB("by a mistake"))
-    settled(lambda: other.problem == "")
+    until(lambda: other.problem == "")
     fails(other, DamagedKB("by a mistake"))
     assert other.problem == ""  # it was read through just now
-
-
-def settled(true) -> None:
-    end = time.monotonic() + 10
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_the_places_of_a_long_queue_are_those_of_a_moment_ago():
@@ -334,6 +329,8 @@ def test_many_who_follow_a_run_of_another_worker_leave_the_database_alone_until_
         async def main() -> list[list[str]]:
             async with queue.running():
                 readers = [asyncio.create_task(follow()) for _ in range(READERS)]
+                while store.asked < READERS:
+                    await asyncio.sleep(0.05)
                 await asyncio.sleep(1.5)
                 before = store.asked
                 await asyncio.sleep(1.5)
@@ -341,6 +338,6 @@ def test_many_who_follow_a_run_of_another_worker_leave_the_database_alone_until_
                 store.add_event("run", OTHER, {"kind": "started"})
                 await asyncio.sleep(1)
                 store.end("run", OTHER, "done", {})
-                return await asyncio.wait_for(asyncio.gather(*readers), 10)
+                return await asyncio.wait_for(asyncio.gather(*readers), 60)
 
         assert asyncio.run(main()) == [["started", "end"]] * READERS

@@ -15,6 +15,7 @@ import pytest
 
 from kbnav.settings.systems import find
 from tests.apps.web.parts import CURIE, Explorer, Server, web_settings
+from tests.ending import running
 from tests.knowledge.endpoint.served import serving
 from tests.models.stub import Canned, ModelStub, silent_endpoint, streamed
 
@@ -215,15 +216,13 @@ def test_a_shared_run_is_read_by_others_and_no_longer_when_it_is_taken_back(page
     assert other.locator(".cm-content").get_attribute("aria-readonly") == "true"
     (tmp_path / "index.html").write_text(f'<iframe src="{address}?embed=1"></iframe><iframe src="{address}"></iframe>')
     blog = ThreadingHTTPServer(("localhost", 0), partial(SimpleHTTPRequestHandler, directory=tmp_path))
-    with blog:
-        threading.Thread(target=blog.serve_forever).start()
+    with blog, running(blog.serve_forever, blog.shutdown):
         other.goto(f"http://localhost:{blog.server_port}/")
         embedded, refused = other.frame_locator("iframe >> nth=0"), other.frame_locator("iframe >> nth=1")
         embedded.locator(".rows a >> nth=0").wait_for()
         assert embedded.locator("header, #ask").count() == 0
         assert embedded.locator(".embedded a").get_attribute("href") == address.removeprefix(server.url)
         assert refused.locator(".rows").count() == 0
-        blog.shutdown()
     page.keyboard.press("Escape")
     assert not page.is_visible(".share")
     page.reload()

@@ -48,6 +48,7 @@ from kbnav.tools.context import Shown
 from kbnav.tools.show import table_text
 from tests.clock import Clock
 from tests.dripping import dripping
+from tests.ending import running
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, Served, client, in_turn, serving
 from tests.services import free_port
 
@@ -419,12 +420,9 @@ def test_a_request_is_hung_up_on_when_its_run_is_stopped(service, answers):
             except Stopped as error:
                 ended.append(error)
 
-        thread = threading.Thread(target=ask)
-        thread.start()
-        assert quiet.asked.wait(20)
-        cancellation.stop()
-        assert quiet.hung_up.wait(10)
-        thread.join(10)
+        with running(ask, cancellation.stop):
+            assert quiet.asked.wait(60)
+        assert quiet.hung_up.wait(60)
         assert [type(error) for error in ended] == [Stopped]
         client.close()
 
@@ -503,13 +501,8 @@ def _over_tls(folder: Path) -> Iterator[str]:
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
         server.handle_error = lambda *_: None  # type: ignore[method-assign]
         server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
+        with running(lambda: server.serve_forever(0.02), server.shutdown):
             yield f"https://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def test_a_certificate_that_fails_is_told_at_once_and_not_tried_again(tmp_path):
@@ -603,11 +596,11 @@ def _use(path: str, times: int) -> None:
 def test_processes_count_into_one_file(tmp_path):
     path = tmp_path / "limits.sqlite"
     context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=_use, args=(str(path), 20)) for _ in range(2)]
+    workers = [context.Process(target=_use, args=(str(path), 20), daemon=True) for _ in range(2)]
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join()
+        worker.join(60)
     assert [worker.exitcode for worker in workers] == [0, 0]
     database = sqlite3.connect(path)
     assert database.execute("SELECT count(*), count(ended) FROM request").fetchone() == (40, 40)
