@@ -12,6 +12,7 @@ from contextlib import closing
 from functools import partial
 
 import pytest
+import requests
 from langgraph.checkpoint.memory import InMemorySaver
 
 from kbnav.apps.secrets import secrets_of
@@ -23,7 +24,7 @@ from kbnav.apps.web.service import Service
 from kbnav.apps.web.store import Store, StoredEvent, open_sqlite
 from kbnav.errors import DamagedKB, LimitReached, NotAnswering, ServiceError, Stopped
 from kbnav.settings.model import Price
-from tests.apps.web.parts import MARIE, Explorer, Server, Visit, browse, stored_run, web_settings
+from tests.apps.web.parts import MARIE, Explorer, Server, Visit, stored_run, web_settings
 from tests.clock import Clock
 from tests.ending import until
 
@@ -60,7 +61,7 @@ def test_of_twenty_questions_at_the_same_moment_no_more_are_taken_than_the_limit
         visit = Visit(server.url)
 
         def post(session: str) -> tuple[int, str]:
-            other = browse(server.url).post(
+            other = requests.post(
                 f"{server.url}/api/sessions/{session}/questions",
                 json={"question": MARIE},
                 cookies=visit.http.cookies.get_dict(),
@@ -116,7 +117,7 @@ def test_a_question_that_waits_for_the_database_holds_up_nobody(fresh_home):
         database.execute("BEGIN IMMEDIATE")
         asked = threads.submit(visit, "POST", "/api/ask", {"question": "Who discovered polonium?"})
         for _ in range(20):  # a server that waited would answer these when the question had been given up
-            assert browse(server.url).get(f"{server.url}/health", timeout=60).status_code == 200
+            assert requests.get(f"{server.url}/health", timeout=60).status_code == 200
         assert not asked.done()
         database.execute("COMMIT")
         assert asked.result(60).json()["text"] == "Marie Curie, Pierre Curie"
@@ -151,7 +152,7 @@ def test_time_and_money_for_a_question_are_limited(fresh_home, held_model):
 
 
 def test_a_client_that_hangs_up_stops_its_question(fresh_home, held_model):
-    with Server(web_settings(fresh_home, **held_model.options()), socket=True) as server:
+    with Server(web_settings(fresh_home, **held_model.options())) as server:
         host, port = server.url.removeprefix("http://").split(":")
         connection = http.client.HTTPConnection(host, int(port))
         headers = {"Content-Type": "application/json"}

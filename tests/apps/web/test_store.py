@@ -209,14 +209,14 @@ def test_a_killed_server_goes_on_with_its_question_after_a_restart(fresh_home):
 def test_a_question_that_ends_its_server_each_time_is_given_up_after_three_resumptions(fresh_home):
     with Explorer(held=0) as model:
         settings = web_settings(fresh_home, **model.options())
-        with Server(settings, socket=True) as server:
+        with Server(settings) as server:
             visit = Visit(server.url)
             run = visit.ask(visit.session(), MARIE)["id"]
             assert model.holding.acquire(timeout=60)
         for _ in range(3):
-            with Server(settings, socket=True):
+            with Server(settings):
                 assert model.holding.acquire(timeout=60)  # asked again, so it was gone on with
-        with Server(settings, socket=True) as server:
+        with Server(settings) as server:
             visit.url = server.url
             ended = visit.ended(run)
     assert [event["kind"] for event in ended["events"]] == ["started", *["resumed"] * 4, "end"]
