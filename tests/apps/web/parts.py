@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import requests
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from kbnav.apps.web.server import Deadlines, make_app
 from kbnav.apps.web.service import PAUSE
@@ -40,8 +40,8 @@ def stored_run(
 class Served:
     """An application, served in a thread of this process."""
 
-    def __init__(self, app: FastAPI, http: type[Deadlines] = Deadlines) -> None:
-        self.app = app
+    def __init__(self, app: ASGIApp, http: type[Deadlines] = Deadlines) -> None:
+        self.app: Any = app
         options: dict[str, Any] = {"timeout_graceful_shutdown": 1, "server_header": False, "proxy_headers": False}
         self._server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", http=http, ws="none", **options))
         self._thread = threading.Thread(target=self._server.run, daemon=True)
