@@ -144,8 +144,7 @@ def asked(home: Path, query: str, *ends: dict, kb: KnowledgeBase) -> Answer:
 
 
 @pytest.mark.parametrize(
-    ("query", "ends", "kind"),
-    [(NO, [{}], "partial copy"), (ZERO, [{}], "partial copy"), (EMPTY, [], "asks wrongly")],
+    ("query", "ends", "kind"), [(NO, [{}], "partial copy"), (ZERO, [{}], "partial copy"), (EMPTY, [], "asks wrongly")]
 )
 def test_no_zero_and_nothing_say_which_on_every_door(mini_home, mini_kb, query, ends, kind):
     answer = asked(mini_home, query, *ends, kb=mini_kb)

@@ -235,13 +235,7 @@ def body_of(schema: dict[str, Any], spoken: dict[str, Any]) -> dict[str, Any] | 
     if content is None:
         return None
     model = spoken["components"]["schemas"][content["schema"]["$ref"].rpartition("/")[2]]
-    known = {
-        "question": POLONIUM,
-        "query": "ASK {}",
-        "model": "mini",
-        "messages": [],
-        "title": "A title",
-    }
+    known = {"question": POLONIUM, "query": "ASK {}", "model": "mini", "messages": [], "title": "A title"}
     return {name: known.get(name, "") for name in model.get("required", ())}
 
 
@@ -307,11 +301,7 @@ def test_no_reader_names_a_place_or_a_version_that_the_operator_did_not(fresh_ho
             listener.accept()
 
 
-KINDS = {
-    "page": ROUTERS,
-    "collect": (login_router, collect, explore),
-    "judge": (login_router, judge),
-}
+KINDS = {"page": ROUTERS, "collect": (login_router, collect, explore), "judge": (login_router, judge)}
 PROBES = {"/health", "/ready"}
 """Asked by the address."""
 OPEN = (*PROBES, "/login", "/share/", "/api/shared/")

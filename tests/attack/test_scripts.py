@@ -137,10 +137,7 @@ def test_names_types_relations_and_documents_of_nodes_are_text_in_the_page(page,
     nodes.append({"id": f"odd <{RUN}> & '\"", "name": "odd", "type": "thing", "text": ALL})
     edges = [*(("n0", text, f"n{n}") for n, text in enumerate(CORPUS)), (nodes[-1]["id"], "leads", "n0")]
     place = small_skb(tmp_path, nodes, edges, sparql=True).place
-    with (
-        Server(web_settings(fresh_home, str(place))) as server,
-        nothing_runs(page, server.url),
-    ):
+    with Server(web_settings(fresh_home, str(place))) as server, nothing_runs(page, server.url):
         for node in ("n0", "n1", "odd%20%3Calert(window.hacked%3D1)%3E%20%26%20'%22"):
             assert page.goto(f"{server.url}/entry/small.skb/{node}").status == 200, node
             page.wait_for_selector("h2")

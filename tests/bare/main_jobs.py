@@ -19,16 +19,7 @@ from pathlib import Path
 KBNAV = str(Path(sys.executable).with_name("kbnav"))
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
 MARIE = "Which elements were discovered by Marie Curie?"
-NOT_INSTALLED = (
-    "mcp",
-    "pandas",
-    "psycopg",
-    "pyarrow",
-    "scipy",
-    "tokenizers",
-    "torch",
-    "transformers",
-)
+NOT_INSTALLED = ("mcp", "pandas", "psycopg", "pyarrow", "scipy", "tokenizers", "torch", "transformers")
 
 
 def said(*arguments: str, code: int = 0) -> str:

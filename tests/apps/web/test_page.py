@@ -88,10 +88,7 @@ def share(page: Page) -> str:
 @pytest.fixture
 def held_server(fresh_home: Path) -> Iterator[tuple[Server, Explorer]]:
     """A server whose model waits before its second action until it is told to go on."""
-    with (
-        Explorer(held=1) as model,
-        Server(web_settings(fresh_home, **model.options(), temperature=None)) as server,
-    ):
+    with Explorer(held=1) as model, Server(web_settings(fresh_home, **model.options(), temperature=None)) as server:
         yield server, model
         model.go_on.set()
 
@@ -119,11 +116,7 @@ def test_ask_see_steps_download_csv_edit_the_query_and_ask_on(page, server, tmp_
     assert download.value.suggested_filename == "Which elements were discovered by Marie Curie.csv"
     download.value.save_as(tmp_path / "got.csv")
     with (tmp_path / "got.csv").open(newline="") as file:
-        assert list(csv.reader(file)) == [
-            ["\ufeffanswer", "answer id"],
-            ["polonium", "Q979"],
-            ["radium", "Q1128"],
-        ]
+        assert list(csv.reader(file)) == [["\ufeffanswer", "answer id"], ["polonium", "Q979"], ["radium", "Q1128"]]
 
     open_query(page)
     assert "Q7186: Marie Curie" in page.inner_text(".sparql .meaning")

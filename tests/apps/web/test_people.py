@@ -230,7 +230,7 @@ def test_people_rate_a_sample_of_each_set_and_the_command_prints_the_rates(page,
             sent = requests.post(f"{server.url}/rate", {"dataset": left, **scores}, headers=named, timeout=60)
             assert sent.status_code == 422
     assert {(one.dataset, one.naturalness, len(one.questions)) for one in read_ratings(out)} == {
-        *(("shop", 2, 3), ("shop-human", 4, 10)),
+        *(("shop", 2, 3), ("shop-human", 4, 10))
     }
     kbnav = Cli(monkeypatch, capsys)
     code, printed, _ = kbnav("eval", "judge", "--rates", "--out", str(out))
