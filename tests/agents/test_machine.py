@@ -32,7 +32,8 @@ from kbnav.sessions.session import ask, attempt
 from kbnav.settings.model import Settings
 from kbnav.tools.context import Context
 from tests.agents.parts import Heard, NumbersKB, agent_of, finishes, looks, runs
-from tests.models.stub import cancellation, silent_endpoint
+from tests.dripping import silent
+from tests.models.stub import cancellation
 
 
 def asked(replies: list[AIMessage], home: Path, **budget: object) -> Run:
@@ -621,7 +622,7 @@ class SlowKB(NumbersKB):
 
 
 def test_stopping_hangs_up_on_the_model_at_once(tmp_path):
-    with cancellation() as stoppable, silent_endpoint() as (url, asked, hung_up):
+    with cancellation() as stoppable, silent() as (url, asked, hung_up):
         settings = Settings(home=tmp_path, language="en", model="any", base_url=url, model_retries=0)
         agent = build_spinach(NumbersKB(), settings)
         threading.Thread(target=lambda: asked.wait(30) and stoppable.stop()).start()

@@ -3,7 +3,6 @@
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.ending import started
+from tests.ending import started, until
 from tests.services import free_port
 
 CONFIGURATION = """
@@ -46,15 +45,11 @@ MaxQueryExecutionTime={seconds}
 """
 
 
-def wait_for(url: str, process: subprocess.Popen[bytes], seconds: float = 30.0) -> None:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until and process.poll() is None:
-        try:
-            if requests.get(url, params={"query": "ASK {}"}, timeout=5).status_code == 200:
-                return
-        except requests.ConnectionError:
-            time.sleep(0.1)
-    raise AssertionError(f"{url} does not answer")
+def answers(url: str) -> bool:
+    try:
+        return requests.get(url, params={"query": "ASK {}"}, timeout=5).status_code == 200
+    except requests.RequestException:
+        return False
 
 
 @contextmanager
@@ -71,9 +66,9 @@ def virtuoso(folder: Path, turtle: str, *, rows: int = 50, seconds: int = 3, buf
     (folder / "virtuoso.ini").write_text(CONFIGURATION.format(**given))
     (folder / "data.ttl").write_text(turtle, encoding="utf-8")
     serve = [command, "+foreground", "+configfile", "virtuoso.ini"]
-    with started(serve, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with started(serve, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
         url = f"http://127.0.0.1:{http}/sparql"
-        wait_for(url, process)
+        until(lambda: answers(url))
         load = (
             "log_enable(2);"  # each row by itself, and none to a log: for much data many times quicker
             "DB.DBA.RDF_OBJ_FT_RULE_ADD(null, null, 'All');"
@@ -96,6 +91,7 @@ def oxigraph(folder: Path, turtle: str) -> Iterator[str]:
     subprocess.run(load, check=True, capture_output=True)
     port = free_port()
     serve = [command, "serve-read-only", "--location", str(store), "--bind", f"127.0.0.1:{port}"]
-    with started(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        wait_for(f"http://127.0.0.1:{port}/query", process)
-        yield f"http://127.0.0.1:{port}/query"
+    url = f"http://127.0.0.1:{port}/query"
+    with started(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
+        until(lambda: answers(url))
+        yield url

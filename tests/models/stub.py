@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -152,23 +151,3 @@ def cancellation() -> Iterator[Cancellation]:
     loop = asyncio.new_event_loop()
     with closing(loop), running(loop.run_forever, lambda: loop.call_soon_threadsafe(loop.stop)):
         yield Cancellation(loop)
-
-
-@contextmanager
-def silent_endpoint() -> Iterator[tuple[str, threading.Event, threading.Event]]:
-    """An endpoint that takes a request and never answers; the events: it was asked, the client hung up."""
-    asked, hung_up = threading.Event(), threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def listen() -> None:
-            connection, _ = server.accept()
-            with connection:
-                while chunk := connection.recv(65536):
-                    if b'"messages"' in chunk:
-                        asked.set()
-            hung_up.set()
-
-        thread = threading.Thread(target=listen, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.getsockname()[1]}/v1", asked, hung_up
-        thread.join(10)

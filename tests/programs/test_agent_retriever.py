@@ -27,8 +27,8 @@ from kbnav.retrieval.base import build_retriever
 from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import Settings
 from tests.apps.parts import Cli
+from tests.dripping import silent
 from tests.ending import started
-from tests.models.stub import silent_endpoint
 from tests.programs.parts import FAILS, LAST, SEEN, frozen_programs
 
 ASKED = {"made by": "What came out of the workshop of {}?", "composed by": "What was dreamt up by {}?"}
@@ -167,7 +167,7 @@ def test_train_show_eval_and_answer_by_what_was_trained(kbnav, sets, made):
 @pytest.mark.slow
 def test_one_ctrl_c_ends_a_training_whose_model_is_silent(sets, demo_home):
     train = ["train", "programs", "--kb", "demo", "--dataset", "train.jsonl", "--validation", "val.jsonl"]
-    with silent_endpoint() as (url, asked, hung_up):
+    with silent() as (url, asked, hung_up):
         asking = ["--set", "most=1", "--model", "stub", "--base-url", url, "--out", "stopped"]
         command = [sys.executable, "-m", "kbnav", *train, *asking]
         environment = {**os.environ, "KBNAV_HOME": str(demo_home), "KBNAV_API_KEY": "none"}

@@ -15,9 +15,10 @@ import pytest
 
 from kbnav.settings.systems import find
 from tests.apps.web.parts import CURIE, Explorer, Server, web_settings
+from tests.dripping import silent
 from tests.ending import running
 from tests.knowledge.endpoint.served import serving
-from tests.models.stub import Canned, ModelStub, silent_endpoint, streamed
+from tests.models.stub import Canned, ModelStub, streamed
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -176,7 +177,7 @@ def test_a_reload_goes_on_where_the_run_is(page, held_server):
 
 
 def test_stop_hangs_up_on_the_model(page, fresh_home):
-    with silent_endpoint() as (url, asked, hung_up):
+    with silent() as (url, asked, hung_up):
         settings = web_settings(fresh_home, model="any", base_url=url, model_retries=0)
         with Server(settings) as server:
             page.goto(server.url)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import multiprocessing
-import socket
 import sqlite3
 import ssl
 import subprocess
@@ -47,7 +46,7 @@ from kbnav.settings.model import Budget, Limits, Settings, load_settings
 from kbnav.tools.context import Shown
 from kbnav.tools.show import table_text
 from tests.clock import Clock
-from tests.dripping import dripping
+from tests.dripping import dripping, silent
 from tests.ending import running
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, Served, client, in_turn, serving
 from tests.services import free_port
@@ -374,41 +373,11 @@ def test_the_same_place_is_known_in_any_writing():
     assert redirect_target("http://kb.example/a/b", "../c") == "http://kb.example/c"
 
 
-class Quiet:
-    """A service that answers so many requests, and then none; it knows when it was asked that, and when hung up on."""
-
-    def __init__(self, answers: int) -> None:
-        self.asked, self.hung_up = threading.Event(), threading.Event()
-        self._left = answers
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._server.getsockname()[1]}/"
-
-    def listen(self) -> None:
-        """Serve one connection to its end."""
-        connection, _ = self._server.accept()
-        with connection:
-            while connection.recv(65536):
-                if self._left:
-                    self._left -= 1
-                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-                else:
-                    self.asked.set()
-        self.hung_up.set()
-
-    @contextmanager
-    def served(self) -> Iterator[Quiet]:
-        thread = threading.Thread(target=self.listen, daemon=True)
-        thread.start()
-        with self._server:
-            yield self
-        thread.join(10)
-
-
 @pytest.mark.parametrize(("service", "answers"), [("api", 0), ("api", 2), ("vector", 0), ("sparql", 0)])
 def test_a_request_is_hung_up_on_when_its_run_is_stopped(service, answers):
-    with Quiet(answers).served() as quiet:
-        client = HttpClient(Settings(), cache=None, throttle=None, urls=[quiet.url])
-        request = Request(service, quiet.url, {"query": "ASK {}"})  # type: ignore[arg-type]
+    with silent(answers) as (url, asked, hung_up):
+        client = HttpClient(Settings(), cache=None, throttle=None, urls=[url])
+        request = Request(service, url, {"query": "ASK {}"})  # type: ignore[arg-type]
         for _ in range(answers):
             assert client.fetch(request, lambda reply: reply.status) == 200
         cancellation = Cancellation()
@@ -421,16 +390,16 @@ def test_a_request_is_hung_up_on_when_its_run_is_stopped(service, answers):
                 ended.append(error)
 
         with running(ask, cancellation.stop):
-            assert quiet.asked.wait(60)
-        assert quiet.hung_up.wait(60)
+            assert asked.wait(60)
+        assert hung_up.wait(60)
         assert [type(error) for error in ended] == [Stopped]
         client.close()
 
 
 def test_a_connection_that_was_given_back_is_not_hung_up_on():
-    with Quiet(2).served() as quiet:
-        client = HttpClient(Settings(), cache=None, throttle=None, urls=[quiet.url])
-        request = Request("api", quiet.url, {})
+    with silent(2) as (url, _, _):
+        client = HttpClient(Settings(), cache=None, throttle=None, urls=[url])
+        request = Request("api", url, {})
         cancellation = Cancellation()
         assert cancellation.run_here(lambda: client.fetch(request, lambda reply: reply.status)) == 200
         cancellation.stop()
