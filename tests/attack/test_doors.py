@@ -218,7 +218,7 @@ def test_of_many_who_connect_at_once_none_is_hung_up_on_but_of_those_who_then_sa
             connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert [connection.recv(4096)[:15] for connection in asking] == [b"HTTP/1.1 200 OK"] * 60
         assert all(closed(connection) for connection in silent[:40])
-        assert not any(closed(connection, 0) for connection in silent[40:])
+        assert not any(closed(connection, 0.01) for connection in silent[40:])
 
 
 WRITTEN = "application/x-www-form-urlencoded"

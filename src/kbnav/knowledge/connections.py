@@ -77,6 +77,7 @@ class Deadlines(H11Protocol):
         if len(self._unfinished) > self.most_unfinished:
             oldest, since = next(iter(self._unfinished.items()))
             if since <= self.loop.time() - self.new_seconds:
+                oldest._stop()  # now, so that the next looks at another
                 oldest.transport.abort()
 
     def _look(self, *, some: bool = False) -> None:
