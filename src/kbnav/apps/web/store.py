@@ -580,8 +580,8 @@ def _places(values: Collection[object]) -> str:
 
 def _stored(rows: Rows) -> list[StoredRun]:
     """Runs of rows of ``_RUN``. Raises DataError."""
-    runs = (StoredRun(*row) for row in rows)
-    return [replace(run, stopping=bool(run.stopping), answer=_answer(run.answer)) for run in runs]
+    pairs = ((StoredRun(*row), row[-1]) for row in rows)
+    return [replace(run, stopping=bool(run.stopping), answer=_answer(answer)) for run, answer in pairs]
 
 
 def _delete_results(run: Execute, where: str, value: object) -> None:
