@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 from kbnav.answers.tables import AnswerTable, Cell
@@ -67,26 +66,9 @@ def _is_mark(char: str) -> bool:
     return any(one.isascii() and not (one.isalnum() or one in _HARMLESS) for one in plain)
 
 
-@dataclass(frozen=True)
-class Style:
-    """How a wiki wants replies.
-
-    ``entity_link`` is wikitext with ``{id}``, such as ``[[{id}]]`` on Wikidata and ``[[d:{id}]]`` elsewhere, where the
-    entity's page is put in; empty: ids are plain text. ``query_page`` is that of the query service; empty: no link.
-    """
-
-    entity_link: str = ""
-    query_page: str = ""
-
-    @classmethod
-    def of(cls, settings: Settings) -> Style:
-        """That of the settings."""
-        return cls(settings.bot.entity_link, settings.endpoints.query_page)
-
-
 def reply_text(
     run: Run,
-    style: Style,
+    settings: Settings,
     *,
     marker: str = "",
     language: str = "",
@@ -98,7 +80,7 @@ def reply_text(
 
     Args:
         run: what is told.
-        style: see ``Style``.
+        settings: ``bot.entity_link`` is how entities are linked, ``endpoints.query_page`` where the query can be run.
         marker: a comment by which the bot knows its own reply again, or none; holds no ``--``.
         language: of the words around the answer; empty: the run's.
         evidence: what makes the rows true, told as footnotes.
@@ -113,13 +95,13 @@ def reply_text(
         parts.append(f"<small>{escape(absence_text(outcome.absence, run.language))}</small>")
     parts += [f"<small>{escape(doubt.text)}</small>" for doubt in outcome.doubts]
     if outcome.table is not None and outcome.table.boolean is None and outcome.table.rows:
-        parts += _table(outcome.table, style, texts, len(notes))
+        parts += _table(outcome.table, settings.bot.entity_link, texts, len(notes))
     elif outcome.ranking is not None and outcome.ranking.nodes:
         parts += _grid(
             (texts("rows.name"), "id", texts("rows.type")), _ranked(run, len(notes)), len(outcome.ranking), texts
         )
     if outcome.query:
-        page = page_for(run.kb, style.query_page, run.outcome.query)
+        page = page_for(run.kb, settings.endpoints.query_page, outcome.query)
         link = f" ([{_address(outcome.query, page)} {texts('bot.run_it')}])" if page else ""
         parts.append(f"{texts('bot.query')}{link}:")
         parts.append(f"<pre>{escape(outcome.query, lines=True)}</pre>".replace("\n", "&#10;"))
@@ -166,11 +148,11 @@ def _sup(number: int, notes: int) -> str:
     return f"<sup>{number}</sup>" if number <= notes else ""
 
 
-def _table(table: AnswerTable, style: Style, texts: Texts, notes: int) -> list[str]:
+def _table(table: AnswerTable, entity_link: str, texts: Texts, notes: int) -> list[str]:
     def shown(cell: Cell) -> str:
-        if cell is not None and style.entity_link and (name := table.entity(cell)) and _ENTITY.fullmatch(name):
+        if cell is not None and entity_link and (name := table.entity(cell)) and _ENTITY.fullmatch(name):
             label = table.labels.get(name, "")
-            return style.entity_link.replace("{id}", entity_page(name)) + (f" {escape(label[:_CELL])}" if label else "")
+            return entity_link.replace("{id}", entity_page(name)) + (f" {escape(label[:_CELL])}" if label else "")
         return escape(readable_text(cell, table, _CELL))
 
     rows = [[shown(cell) for cell in row[:_COLUMNS]] for row in table.rows[:ROWS]]
