@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import CancelledError
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -620,8 +621,9 @@ class SlowKB(NumbersKB):
         return super().execute_query(query, language=language)
 
 
-def test_stopping_hangs_up_on_the_model_at_once(tmp_path):
-    with cancellation() as stoppable, silent_endpoint() as (url, asked, hung_up):
+@pytest.mark.parametrize("cancelling", [cancellation, lambda: nullcontext(Cancellation())])
+def test_stopping_hangs_up_on_the_model_at_once(tmp_path, cancelling):
+    with cancelling() as stoppable, silent_endpoint() as (url, asked, hung_up):
         settings = Settings(home=tmp_path, language="en", model="any", base_url=url, model_retries=0)
         agent = build_spinach(NumbersKB(), settings)
         threading.Thread(target=lambda: asked.wait(30) and stoppable.stop()).start()

@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 
 import kbnav
 from kbnav.answers.tables import Absence, AnswerTable, Term
-from kbnav.apps.bot.wikitext import Style, reply_text
+from kbnav.apps.bot.wikitext import reply_text
 from kbnav.apps.cli import app
 from kbnav.apps.console import answer_record, call_lines, print_answer
 from kbnav.apps.secrets import Secrets
-from kbnav.apps.sharing import SharedAnswer, shared_page
+from kbnav.apps.sharing import shared_page
 from kbnav.apps.texts import Texts
 from kbnav.errors import ServiceError
 from kbnav.knowledge.base import KnowledgeBase
@@ -29,6 +29,7 @@ from kbnav.library.asking import Answer
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Call, Outcome, Run, Step, load_run, to_json
 from kbnav.sessions.evidence import citation
+from kbnav.settings.model import Settings
 from tests.agents.parts import NumbersKB
 
 HOSTILE = """</script><script>alert(1)</script><img src=x onerror=alert(1)>"&'{{ 7*7 }}"""
@@ -44,7 +45,7 @@ RUN = Run(
     settings={"kb": "wikidata", "home": "/somewhere/of/mine"}, versions={"kbnav": "1.2.3", "python": "3.11"},
 )  # fmt: skip
 STATED = Evidence(Term("uri", f"{WD}Q1"), "P61", Term("literal", HOSTILE), f"{WD}statement/Q1-a")
-TOLD = SharedAnswer(RUN, Provenance(((STATED,), ()), labels={"Q1": HOSTILE, "P61": "found by"}))
+TOLD = (RUN, Provenance(((STATED,), ()), labels={"Q1": HOSTILE, "P61": "found by"}))
 
 
 class Elements(HTMLParser):
@@ -157,7 +158,7 @@ def test_no_zero_and_nothing_say_which_on_every_door(mini_home, mini_kb, query, 
     out = io.StringIO()
     print_answer(Console(file=out, width=400), run, "")
     assert said in out.getvalue()
-    assert said in html.unescape(reply_text(run, Style(), marker="m"))
+    assert said in html.unescape(reply_text(run, Settings(), marker="m"))
     assert load_run(mini_home / "runs" / f"{run.id}.json").outcome.absence == absence
 
 

@@ -6,7 +6,7 @@ import secrets
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -203,6 +203,22 @@ def test_connections_that_never_finish_a_request_are_closed_and_lock_nobody_out(
         assert all(closed(connection) for connection in (*slow, body, second))
         for connection in (*slow, body, second):
             connection.close()
+
+
+class Crowded(Deadlines):
+    new_seconds = 0.5
+    most_unfinished = 20
+
+
+def test_of_many_who_connect_at_once_none_is_hung_up_on_but_of_those_who_then_say_nothing_the_oldest_are(fresh_home):
+    with Server(web_settings(fresh_home, "mini"), http=Crowded, socket=True) as server, ExitStack() as opened:
+        place = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+        asking, silent = ([opened.enter_context(socket.create_connection(place)) for _ in range(60)] for _ in range(2))
+        for connection in asking:
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert [connection.recv(4096)[:15] for connection in asking] == [b"HTTP/1.1 200 OK"] * 60
+        assert all(closed(connection) for connection in silent[:40])
+        assert not any(closed(connection, 0.01) for connection in silent[40:])
 
 
 WRITTEN = "application/x-www-form-urlencoded"

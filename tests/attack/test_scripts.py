@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kbnav.answers.tables import AnswerTable, Ranked, Ranking, Term
-from kbnav.apps.sharing import SharedAnswer, shared_page
+from kbnav.apps.sharing import shared_page
 from kbnav.evaluation.report import html_report, load_report
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.runs.trajectory import Call, Outcome, Run, Step
@@ -168,7 +168,7 @@ def hostile_run(text: str) -> Run:
 @pytest.mark.parametrize("kind", ["report", "answer"])
 def test_what_a_run_says_is_text_in_the_page_of_a_report_and_of_an_answer(page, tmp_path, kind):
     if kind == "answer":
-        text = shared_page([SharedAnswer(hostile_run(one)) for one in (*CORPUS, ALL)])
+        text = shared_page([(hostile_run(one), None) for one in (*CORPUS, ALL)])
     else:
         ranking = Ranking(tuple(Ranked(one, 1.0, one, one) for one in CORPUS))
         folders = [tmp_path / "<img src=x onerror=alert(1)>", tmp_path / "b"]

@@ -17,7 +17,7 @@ from kbnav.agents.common.agent import Agent, build_agent, completed
 from kbnav.agents.common.checks import check_answer
 from kbnav.agents.spinach import spinach_with
 from kbnav.answers.tables import AnswerTable, Term
-from kbnav.apps.bot.wikitext import Style, reply_text
+from kbnav.apps.bot.wikitext import reply_text
 from kbnav.apps.console import answer_json, print_answer
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
@@ -149,7 +149,7 @@ def test_doubts_are_told_in_the_terminal_in_a_bots_reply_and_to_programs(run):
     out = io.StringIO()
     print_answer(Console(file=out, width=120), run, "")
     assert DOUBTS["year"] in out.getvalue()
-    assert DOUBTS["year"] in reply_text(run, Style(), marker="m")
+    assert DOUBTS["year"] in reply_text(run, Settings(), marker="m")
     assert json.loads(answer_json(run, ""))["doubts"] == [{"kind": "year", "about": "", "text": DOUBTS["year"]}]
     assert [doubt.kind for doubt in Answer(run).doubts] == ["year"]
 

@@ -6,9 +6,9 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import aclosing, closing
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
@@ -19,8 +19,9 @@ from kbnav.apps.web.limiter import CircuitBreaker, FairQueue, Limiter, Ticket
 from kbnav.apps.web.queue import RunQueue
 from kbnav.apps.web.server import DATABASE
 from kbnav.apps.web.service import Service
-from kbnav.apps.web.store import Store, StoredEvent, open_sqlite
+from kbnav.apps.web.store import SqliteDatabase, Store, StoredEvent, open_sqlite
 from kbnav.errors import DamagedKB, LimitReached, NotAnswering, ServiceError, Stopped
+from kbnav.runs.database import Rows
 from kbnav.settings.model import Price
 from tests.apps.web.parts import MARIE, Explorer, Server, Visit, browse, stored_run, until, web_settings
 from tests.clock import Clock
@@ -305,6 +306,83 @@ def test_the_places_of_a_long_queue_are_those_of_a_moment_ago():
     last = queue.join("another")
     clock.now += 2
     assert [queue.before(one) for one in (tickets[0], tickets[1], tickets[2], tickets[99], last)] == [0, 0, 0, 97, 98]
+
+
+MANY = 10_000
+
+
+def test_of_ten_thousand_each_begins_in_order_and_as_soon_as_of_few():
+    def took(many: int) -> float:
+        """Seconds for two hundred turns of a queue in which so many wait, of which the first tenth have had a turn."""
+        clock = Clock()
+        line = FairQueue(8, of_owner=2, of_kb=6, clock=clock)
+        for number in range(many // 10):
+            line.join(f"user {number}", "kb")
+            ticket = line.begin()
+            assert ticket
+            clock.now += 1 + number % 7
+            line.leave(ticket)
+        waiting = [line.join(f"user {number}", "kb") for number in range(many)]
+        began = time.perf_counter()
+        for number in range(200):
+            assert line.begin() is waiting[many // 10 + number]
+            line.leave(waiting[many // 10 + number])
+        return time.perf_counter() - began
+
+    few = min(took(400) for _ in range(3))
+    assert took(MANY) < 10 * few  # 25 times as many
+
+
+class Counted(SqliteDatabase):
+    """Counts statements and their values."""
+
+    statements = values = 0
+
+    def run(self, statement: str, values: Sequence[object] = ()) -> Rows:
+        self.statements, self.values = self.statements + 1, self.values + len(values)
+        return super().run(statement, values)
+
+
+def test_ten_thousand_who_wait_cost_the_database_what_few_do_and_each_is_told_its_place(tmp_path):
+    class Held(Store):
+        def begin(self, run_id: str, worker: str) -> bool:
+            go_on.wait(60)
+            return False
+
+    async def told(queue: RunQueue, runs: list[str]) -> list[int]:
+        """What those who wait are told first: how many come before."""
+        places = []
+        for run in runs:
+            async with aclosing(queue.follow(run)) as following:
+                assert await asyncio.wait_for(anext(following), 5) == []
+                places.append(queue.before(run))
+        return places
+
+    async def main() -> None:
+        settings = web_settings(tmp_path, web_runs=1)
+        queue = RunQueue(Service(settings, ()), store, InMemorySaver(), secrets_of(settings))
+        spent, runs = [], []
+        async with queue.running():
+            for many in (10, MANY):
+                while len(runs) < many:
+                    choice = ("mini", "spinach", "offline")
+                    runs.append(queue.ask(f"user {len(runs)}", MARIE, choice).id)
+                database.statements = database.values = 0
+                await asyncio.sleep(2.1)  # a round of everything that is looked at
+                spent.append((database.statements, database.values))
+            assert spent[1][0] <= spent[0][0] + 6
+            assert spent[1][1] <= 6 * (200 + 10)
+            assert await told(queue, runs[1::999]) == [place for place in range(MANY - 1) if place % 999 == 0]
+            queue.stop(store.run(runs[1]))
+            assert store.run(runs[1]).status == "stopped"
+            go_on.set()
+
+    go_on = threading.Event()
+    with closing(sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)) as opened:
+        database = Counted(opened)
+        store = Held(database, tmp_path)
+        store.set_up()
+        asyncio.run(main())
 
 
 READERS, OTHER = 20, "another machine:1:w"
