@@ -7,8 +7,8 @@ from contextlib import contextmanager, suppress
 
 
 @contextmanager
-def dripping(first: bytes) -> Iterator[str]:
-    """An endpoint that sends ``first`` and then one byte every 50 ms, for ever."""
+def dripping(first: bytes, hung_up: threading.Event | None = None) -> Iterator[str]:
+    """An endpoint that sends ``first`` and then one byte every 50 ms, until its client has ``hung_up``."""
     over = threading.Event()
 
     def serve(server: socket.socket) -> None:
@@ -18,6 +18,8 @@ def dripping(first: bytes) -> Iterator[str]:
                 connection.sendall(first)
                 while not over.wait(0.05):
                     connection.sendall(b" ")
+        if hung_up and not over.is_set():
+            hung_up.set()
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=serve, args=(server,), daemon=True).start()

@@ -258,10 +258,12 @@ def test_a_small_answer_that_unpacks_to_a_huge_one_is_refused():
 
 
 @pytest.mark.parametrize("first", [b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n", b"HTTP/1.1 2"])
-def test_a_service_that_drips_is_given_up(first):
-    expected = pytest.raises(ServiceError, match=r"not whole after 0\.4 s")
-    with dripping(first) as url, client(url, retries=0, request_timeout=0.2) as opened, expected:
-        opened.kb.get_entry("Q42")
+def test_a_service_that_drips_is_given_up_and_hung_up_on(first):
+    hung_up = threading.Event()
+    with dripping(first, hung_up) as url, client(url, retries=0, request_timeout=0.2) as opened:
+        with pytest.raises(ServiceError, match=r"not whole after 0\.4 s"):
+            opened.kb.get_entry("Q42")
+        assert hung_up.wait(1)
 
 
 def test_a_password_that_a_wiki_echoes_is_left_out():
