@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import CancelledError
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,7 +33,8 @@ from kbnav.sessions.session import ask, attempt
 from kbnav.settings.model import Settings
 from kbnav.tools.context import Context
 from tests.agents.parts import Heard, NumbersKB, agent_of, finishes, looks, runs
-from tests.models.stub import cancellation, silent_endpoint
+from tests.dripping import silent
+from tests.models.stub import cancellation
 
 
 def asked(replies: list[AIMessage], home: Path, **budget: object) -> Run:
@@ -618,8 +620,9 @@ class SlowKB(NumbersKB):
         return super().execute_query(query, language=language)
 
 
-def test_stopping_hangs_up_on_the_model_at_once(tmp_path):
-    with cancellation() as stoppable, silent_endpoint() as (url, asked, hung_up):
+@pytest.mark.parametrize("cancelling", [cancellation, lambda: nullcontext(Cancellation())])
+def test_stopping_hangs_up_on_the_model_at_once(tmp_path, cancelling):
+    with cancelling() as stoppable, silent() as (url, asked, hung_up):
         settings = Settings(home=tmp_path, language="en", model="any", base_url=url, model_retries=0)
         agent = build_spinach(NumbersKB(), settings)
         threading.Thread(target=lambda: asked.wait(30) and stoppable.stop()).start()

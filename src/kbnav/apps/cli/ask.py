@@ -17,7 +17,7 @@ from kbnav.agents.common.agent import Agent, build_agent
 from kbnav.answers.question import SPARQL, checked_question
 from kbnav.answers.tables import Ranking
 from kbnav.apps.cli.options import Asking, BaseUrl, Given, Json, Kb, Model, argument, flag, load, open_skb, option
-from kbnav.apps.cli.terminal import RunProgress, print_error, print_json, stopped_by_ctrl_c
+from kbnav.apps.cli.terminal import RunProgress, print_error, print_json, stop_on_signals
 from kbnav.apps.console import (
     answer_json,
     answer_table,
@@ -31,6 +31,7 @@ from kbnav.apps.console import (
 )
 from kbnav.apps.texts import Texts
 from kbnav.errors import StopRun, UsageError
+from kbnav.models.cancellation import Cancellation
 from kbnav.runs.trajectory import Run, load_runs, new_id, saved_runs
 from kbnav.settings.model import OFFLINE, SEPARATOR, Settings
 from kbnav.settings.systems import kb_kind, kind_of
@@ -38,6 +39,8 @@ from kbnav.settings.systems import kb_kind, kind_of
 if TYPE_CHECKING:
     from kbnav.knowledge.evidence import Provenance
     from kbnav.knowledge.skb.store import SKB
+
+_ENDING, _INTERRUPTED = "ending the question", "Interrupted; the run so far is saved: kbnav show last"
 
 
 def ask(
@@ -71,7 +74,8 @@ def ask(
 
     console = Console(stderr=as_json or as_csv)
     history = earlier.turns if earlier else ()
-    with open_kb(settings) as base, stopped_by_ctrl_c() as cancellation:
+    cancellation = Cancellation()
+    with open_kb(settings) as base, stop_on_signals(_ENDING, cancellation, _INTERRUPTED):
         agent = build_agent(base, settings, of.system or "")
         print_baseline(console, agent, quiet, follow_ups=follow_up)
         if earlier and _reads_follow_ups(agent):
@@ -198,7 +202,8 @@ def chat(
             try:
                 _refuse_query(question, settings)
                 progress = RunProgress(console, agent.model, steps=not quiet)
-                with stopped_by_ctrl_c() as cancellation, progress:
+                cancellation = Cancellation()
+                with stop_on_signals(_ENDING, cancellation, _INTERRUPTED), progress:
                     runs.append(talk.ask(question, on_event=progress, cancellation=cancellation))
                 print_outcome(runs[-1], settings)
             except StopRun as error:

@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kbnav.answers.question import LONGEST_QUESTION
 from kbnav.answers.tables import encodable
-from kbnav.apps.bot.wikitext import Style, reply_text
-from kbnav.apps.sharing import SharedAnswer, shared_page
+from kbnav.apps.bot.wikitext import reply_text
+from kbnav.apps.sharing import shared_page
 from kbnav.apps.web.auth import NOBODY
 from kbnav.apps.web.downloads import SESSION_MEDIA, SessionForm, attachment
 from kbnav.apps.web.routes.common import (
@@ -196,9 +196,9 @@ def _exported(parts: ChatParts, found: Session, form: SessionForm) -> bytes:
         if not kept:
             raise HTTPException(404, "no answer of this session is kept any more")
         if form == "html":
-            text = shared_page([SharedAnswer(record) for record in kept], parts.settings.endpoints.query_page)
+            text = shared_page([(record, None) for record in kept], parts.settings.endpoints.query_page)
         else:
-            text = "\n".join(reply_text(record, Style.of(parts.settings)) for record in kept)
+            text = "\n".join(reply_text(record, parts.settings) for record in kept)
         text = parts.hide.hidden(text)
     return text.encode("utf-8", "replace")
 
