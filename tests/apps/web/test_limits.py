@@ -416,7 +416,7 @@ def test_many_who_follow_a_run_of_another_worker_leave_the_database_alone_until_
                 before = store.asked
                 await asyncio.sleep(1.5)
                 assert store.asked == before
-                store.add_event("run", OTHER, {"kind": "started"})
+                store.add_events("run", OTHER, [{"kind": "started"}])
                 await asyncio.sleep(1)
                 store.end("run", OTHER, "done", {})
                 return await asyncio.wait_for(asyncio.gather(*readers), 10)

@@ -85,8 +85,8 @@ def test_of_twenty_questions_that_several_servers_are_asked_at_once_three_are_ta
             assert Counter(refused for refused, _ in pool.map(ask, range(20))) == {None: 2, "a day": 18}
         (taken,) = [run_id for refused, run_id in first if refused is None][:1]
         assert [event.data["kind"] for event in stores[0].events(taken)] == ["end"]
-        assert not stores[0].add_event(taken, "another", {"kind": "call"})
-        assert stores[0].add_event(taken, "w", {"kind": "call"})
+        assert not stores[0].add_events(taken, "another", [{"kind": "call"}])
+        assert stores[0].add_events(taken, "w", [{"kind": "call"}])
         assert [event.number for event in stores[1].events(taken)] == [1, 2]
 
 

@@ -15,7 +15,7 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -31,6 +31,7 @@ from kbnav.apps.web.service import Service
 from kbnav.apps.web.store import (
     AWAY,
     DAY,
+    Event,
     Session,
     Status,
     Store,
@@ -41,14 +42,17 @@ from kbnav.apps.web.store import (
     unguessable,
 )
 from kbnav.errors import DatabaseAway, DataError, KbnavError, LimitReached, Stopped, StopRun
+from kbnav.knowledge.base import is_mirror
 from kbnav.knowledge.http import reporting_to
 from kbnav.models.cancellation import ON_REQUEST, Cancellation
 from kbnav.models.prices import cost_of, price_of
 from kbnav.models.transport import Draft, streaming_to
+from kbnav.retrieval.base import Retriever
 from kbnav.retrieval.base import attempt as retrieve
-from kbnav.runs.trajectory import FINISH, Attempt, Turn, Usage
-from kbnav.sessions.session import Chat, attempt
+from kbnav.runs.trajectory import FINISH, Attempt, Run, Turn, Usage
+from kbnav.sessions.session import Chat, attempt, repeated
 from kbnav.settings.model import OFFLINE
+from kbnav.settings.systems import find
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -70,6 +74,8 @@ ROOM = 64 << 20
 NEWS_SECONDS = 0.05
 """Seconds for which what happens in a run is gathered before its followers are told; its end is told at once."""
 LONGEST_DRAFT = 8_000
+REPEATED = 200
+"""Answers of rules that are told again where the same is asked, of no more rows each."""
 LOOKED_AT = 200
 """Runs that wait of which it is looked at in one tick whether another worker has ended them."""
 FAR, LONGEST_SILENCE = 100, 15.0
@@ -83,7 +89,7 @@ class _Live:
     """A run of this process; its followers here read this, and need not ask the database.
 
     ``deadline`` is set when it begins, ``ended``, its last event, when it ends. ``events`` are None while those of an
-    earlier worker were not read.
+    earlier worker were not read; ``unkept`` are not in the database yet. ``first``: there were no questions before.
     ``draft`` is what its model writes at this moment, which is never stored.
     """
 
@@ -95,6 +101,8 @@ class _Live:
     events: list[StoredEvent] | None = None
     ended: StoredEvent | None = None
     draft: Draft | None = None
+    first: bool = False
+    unkept: list[Event] = field(default_factory=list)
     adding: threading.Lock = field(default_factory=threading.Lock)
 
     def since(self, after: int) -> tuple[list[StoredEvent], bool]:
@@ -123,6 +131,8 @@ class RunQueue:
         """Runs of which it is looked at next whether another worker has ended them."""
         self._broken: dict[str, str] = {}
         """Runs that end once the database takes that, and why: an error of kbnav's own, or of the database itself."""
+        self._answers: dict[tuple[str, str, str], tuple[Run, list[Event]]] = {}
+        """Runs of rules, with their events, by knowledge base, system and question."""
         self._again: list[_Live] = []
         """Runs of sessions that broke off because the database failed; they go on once it is back."""
         self._well, self._trouble, self._away = time.monotonic(), "", False
@@ -200,8 +210,8 @@ class RunQueue:
         run = StoredRun(
             unguessable("run"), session, owner, *choice, question, "queued", self.worker, now, False, None, now, None
         )
-        self._store.add_run(run, at_once=limits.runs_per_user, a_day=limits.questions_per_day, title=title)
-        self._put(run, history, [])
+        first = self._store.add_run(run, at_once=limits.runs_per_user, a_day=limits.questions_per_day, title=title)
+        self._put(run, history, [], first=first and not history and run.model == OFFLINE)
         return run
 
     def stop(self, run: StoredRun) -> None:
@@ -301,11 +311,23 @@ class RunQueue:
             self._loop.call_soon_threadsafe(wake)
         elif run_id not in self._waking:
             self._waking.add(run_id)
-            self._loop.call_soon_threadsafe(self._loop.call_later, NEWS_SECONDS, wake)
+            self._soon(wake)
+
+    def _soon(self, call: Callable[[], object]) -> None:
+        """Have something called in the loop in a moment."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._loop.call_later, NEWS_SECONDS, call)
 
     # Answering
 
-    def _put(self, run: StoredRun, history: Sequence[Turn] = (), events: list[StoredEvent] | None = None) -> None:
+    def _put(
+        self,
+        run: StoredRun,
+        history: Sequence[Turn] = (),
+        events: list[StoredEvent] | None = None,
+        *,
+        first: bool = False,
+    ) -> None:
         """Let a run wait for its turn. Raises LimitReached where too many do; it has ended then."""
         price, most = price_of(self._service.settings, run.model), self._limits.question_dollars
 
@@ -317,7 +339,7 @@ class RunQueue:
         try:
             with self._changed:
                 ticket = self._queue.join(run.owner, run.kb, run.id)
-                self._live[run.id] = _Live(run, cancellation, ticket, history, events=events)
+                self._live[run.id] = _Live(run, cancellation, ticket, history, events=events, first=first)
                 self._changed.notify()
         except LimitReached as error:
             self._store.end(run.id, self.worker, "failed", failed_answer(str(error)))
@@ -399,7 +421,11 @@ class RunQueue:
             _LOG.error("run: %s", self._hide.hidden(repr(error)))
             status, answer = "failed", failed_answer(BROKEN)
         with live.adding:
-            live.ended = self._store.end(run.id, self.worker, status, self._hide.hidden_in(answer))
+            answer = self._hide.hidden_in(answer)
+            kept = self._store.end(run.id, self.worker, status, answer, live.unkept)
+            live.events += kept[:-1]
+            live.ended = kept[-1] if kept else None
+            live.unkept.clear()
         if not live.ended:
             self._delete_if_gone(run, answer.get("run", ""))
 
@@ -421,6 +447,8 @@ class RunQueue:
             self._notify(run.id, soon=True)
 
         with reporting_to(served.breaker), streaming_to(hear):
+            if told := self._told_again(live, system):
+                return Attempt(told, None)
             if not isinstance(system, Agent):  # it ranks nodes for each question by itself, whatever was asked before
                 settings = served.asking(run.system, run.model)
                 return retrieve(
@@ -438,9 +466,33 @@ class RunQueue:
                 durability="exit" if run.model == OFFLINE else "sync",  # the rules start over in milliseconds
             )
 
+    def _told_again(self, live: _Live, system: Agent | Retriever) -> Run | None:
+        """A run told again whose question rules have answered, on the same copy; None where they are to be asked."""
+        run = live.run
+        earlier, events = self._answers.get((run.kb, run.system, run.question), (None, []))
+        if not (live.first and earlier and isinstance(system, Agent) and earlier.kb == system.kb.state()):
+            return None
+        for event in events:
+            self._record(live, event)
+        return Chat(system, run.session, self._saver).repeat(earlier) if run.session else repeated(earlier)
+
+    def _remember(self, live: _Live, ended: Run) -> None:
+        """Have a run told again: one of kbnav's own rules, which go by the question, on a copy that nobody changes."""
+        run, outcome = live.run, ended.outcome
+        copied = is_mirror(ended.kb) or ended.kb.get("kind") == "skb"
+        if not (live.first and copied and outcome.status == "answered" and find(run.system).origin == "kbnav"):
+            return
+        if len(outcome.table or outcome.ranking or ()) <= REPEATED and not ended.repeated:
+            events = [event.data for event in live.events or ()] + live.unkept
+            with self._changed:
+                self._answers[run.kb, run.system, run.question] = ended, events[1:]
+                if len(self._answers) > REPEATED:
+                    del self._answers[next(iter(self._answers))]
+
     def _ended_as(self, live: _Live, ended: Attempt) -> tuple[Status, dict[str, Any]]:
         """Keep a run's record and its result; how it ended, and what the page shows of it."""
         run, served = live.run, self._service.kb(live.run.kb)
+        self._remember(live, ended.run)
         if isinstance(ended.failure, DataError):
             served.breaker.damaged(ended.failure)
         self._store.save(run.id, ended.run)
@@ -451,17 +503,33 @@ class RunQueue:
         failed: Status = "stopped" if isinstance(ended.failure, Stopped) else "failed"
         return failed if ended.failure else "done", answer_data(ended, served, run.id, result)
 
-    def _record(self, live: _Live, data: dict[str, Any]) -> None:
-        """Keep an event; a run that another worker has taken over, or that is gone, is left."""
-        timed = {**data, "at": round(time.time(), 2)}
+    def _record(self, live: _Live, event: Event) -> None:
+        """Keep an event, of rules a moment later with others, as they begin anew after a kill."""
         with live.adding:
-            event = self._store.add_event(live.run.id, self.worker, self._hide.hidden_in(timed))
-        if event is None:
-            live.cancellation.abandon()
-        elif live.events is not None:
-            live.events.append(event)
+            live.unkept.append(self._hide.hidden_in({**event, "at": round(time.time(), 2)}))
+            several = len(live.unkept) > 1
         live.draft = None
-        self._notify(live.run.id, soon=True)
+        if live.run.model != OFFLINE:
+            self._keep(live)
+        elif not several:
+            self._soon(lambda: self._loop.run_in_executor(None, self._keep_soon, live) if live.unkept else None)
+
+    def _keep_soon(self, live: _Live) -> None:
+        with suppress(DatabaseAway):  # then they are kept with the run's end, or that breaks off
+            self._keep(live)
+
+    def _keep(self, live: _Live) -> None:
+        """Keep events, and tell of them; a run that another worker has taken over, or that is gone, is left."""
+        with live.adding:
+            if not live.unkept:
+                return
+            kept = self._store.add_events(live.run.id, self.worker, live.unkept)
+            live.unkept.clear()
+            if live.events is not None:
+                live.events += kept
+        if not kept:
+            live.cancellation.abandon()
+        self._notify(live.run.id, soon=live.run.model != OFFLINE)
 
     # Looking after runs: this process's stay within their time, and dead workers' are taken over
 

@@ -150,6 +150,7 @@ export class RunView {
   spent(answer) {
     const parts = [t("run.how"), ...(answer.model_calls ? [this.run.model] : []), t("run.steps", { n: answer.actions ?? this.steps.calls.size })];
     if (answer.taken_back) parts.push(t("run.taken_back_count", { n: answer.taken_back }));
+    if (answer.repeated) parts.push(t("run.repeated"));
     if (answer.not_run) parts.push(t("run.not_run", { n: answer.not_run }));
     if (answer.seconds !== undefined) parts.push(t("run.seconds", { n: Math.max(0.1, Number(answer.seconds.toFixed(1))) }));
     if (answer.tokens?.prompt) parts.push(t("run.tokens", { n: answer.tokens.prompt + answer.tokens.completion }));
