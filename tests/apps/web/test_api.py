@@ -70,6 +70,17 @@ def test_what_rules_have_answered_is_told_again_to_others_as_it_was_found(server
     assert second.answered(told["session"], question)["answer"]["repeated"] is False  # it may be read in another way
 
 
+def test_a_session_begins_with_its_first_question_and_the_first_rows_come_with_the_end(visit):
+    begun = visit("POST", "/api/sessions", {"kb": "mini", "question": "Who discovered polonium?"}).json()
+    (run,) = begun["runs"]
+    assert (begun["id"], run["question"]) == (run["session"], "Who discovered polonium?")
+    end = list(visit.events(run["id"]))[-1]
+    rows = visit("GET", f"/api/results/{run['id']}/rows").json()
+    assert end["rows"] == rows
+    assert [cell["text"] for (cell,) in rows["rows"]] == ["Marie Curie", "Pierre Curie"]
+    assert visit("GET", f"/api/sessions/{begun['id']}").json()["runs"][0]["status"] == "done"
+
+
 def test_a_follow_up_knows_the_question_before_also_where_that_was_told_again(visit):
     visit.answered(visit.session(kb="mini"), "Who discovered polonium?")
     session = visit.session(kb="mini")

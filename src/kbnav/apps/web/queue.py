@@ -18,13 +18,13 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kbnav.agents.common.agent import Agent
 from kbnav.answers.question import checked_question
 from kbnav.apps.secrets import Secrets
-from kbnav.apps.web.answers import Recorder, answer_data, failed_answer
+from kbnav.apps.web.answers import Recorder, answer_data, failed_answer, first_rows
 from kbnav.apps.web.limiter import FairQueue, Ticket
 from kbnav.apps.web.results import result_of
 from kbnav.apps.web.service import Service
@@ -74,13 +74,15 @@ ROOM = 64 << 20
 NEWS_SECONDS = 0.05
 """Seconds for which what happens in a run is gathered before its followers are told; its end is told at once."""
 LONGEST_DRAFT = 8_000
-REPEATED = 200
-"""Answers of rules that are told again where the same is asked, of no more rows each."""
+REMEMBERED, FEW = 200, 200
+"""Runs that ended here of which a follower need not ask the database; and answers of rules that are told again where
+the same is asked, if they have few rows."""
 LOOKED_AT = 200
 """Runs that wait of which it is looked at in one tick whether another worker has ended them."""
 FAR, LONGEST_SILENCE = 100, 15.0
 """Places in the line for which a follower is told its own a second later, up to so many seconds."""
 BROKEN = "An error in kbnav itself; the server's log says more."
+K, V = TypeVar("K"), TypeVar("V")
 _LOG = logging.getLogger("kbnav.web")
 
 
@@ -90,7 +92,7 @@ class _Live:
 
     ``deadline`` is set when it begins, ``ended``, its last event, when it ends. ``events`` are None while those of an
     earlier worker were not read; ``unkept`` are not in the database yet. ``first``: there were no questions before.
-    ``draft`` is what its model writes at this moment, which is never stored.
+    ``draft`` is what its model writes at this moment, and ``rows`` those that are told with its end: neither is stored.
     """
 
     run: StoredRun
@@ -101,6 +103,7 @@ class _Live:
     events: list[StoredEvent] | None = None
     ended: StoredEvent | None = None
     draft: Draft | None = None
+    rows: dict[str, Any] | None = None
     first: bool = False
     unkept: list[Event] = field(default_factory=list)
     adding: threading.Lock = field(default_factory=threading.Lock)
@@ -127,6 +130,8 @@ class RunQueue:
         self._live: dict[str, _Live] = {}
         self._begun: dict[str, _Live] = {}
         """Those of them that are being answered."""
+        self._ended: dict[str, _Live] = {}
+        """Those that ended last."""
         self._unseen: list[str] = []
         """Runs of which it is looked at next whether another worker has ended them."""
         self._broken: dict[str, str] = {}
@@ -255,8 +260,7 @@ class RunQueue:
                 if self._broken.get(run_id) == AWAY:
                     yield [StoredEvent(after + 1, {"kind": "end", "status": "failed", "answer": failed_answer(AWAY)})]
                     return
-                # One that is answered here, or was to its end.
-                live = self._live.get(run_id) or (live if live and live.ended else None)
+                live = self._live.get(run_id) or self._ended.get(run_id)
                 if live is None or live.events is None:
                     # Looked at first, so that no event is missed.
                     over = not await asyncio.to_thread(self._store.last_events, [run_id])
@@ -372,6 +376,8 @@ class RunQueue:
                 with self._changed:
                     del self._live[live.run.id], self._begun[live.run.id]
                     self._queue.leave(live.ticket)
+                    if live.ended:
+                        _put_last(self._ended, live.run.id, live)
                 self._notify(live.run.id)
             if away and live.run.session:
                 self._again.append(live)
@@ -424,7 +430,7 @@ class RunQueue:
             answer = self._hide.hidden_in(answer)
             kept = self._store.end(run.id, self.worker, status, answer, live.unkept)
             live.events += kept[:-1]
-            live.ended = kept[-1] if kept else None
+            live.ended = replace(kept[-1], data={**kept[-1].data, "rows": live.rows}) if kept else None
             live.unkept.clear()
         if not live.ended:
             self._delete_if_gone(run, answer.get("run", ""))
@@ -482,12 +488,10 @@ class RunQueue:
         copied = is_mirror(ended.kb) or ended.kb.get("kind") == "skb"
         if not (live.first and copied and outcome.status == "answered" and find(run.system).origin == "kbnav"):
             return
-        if len(outcome.table or outcome.ranking or ()) <= REPEATED and not ended.repeated:
+        if len(outcome.table or outcome.ranking or ()) <= FEW and not ended.repeated:
             events = [event.data for event in live.events or ()] + live.unkept
             with self._changed:
-                self._answers[run.kb, run.system, run.question] = ended, events[1:]
-                if len(self._answers) > REPEATED:
-                    del self._answers[next(iter(self._answers))]
+                _put_last(self._answers, (run.kb, run.system, run.question), (ended, events[1:]))
 
     def _ended_as(self, live: _Live, ended: Attempt) -> tuple[Status, dict[str, Any]]:
         """Keep a run's record and its result; how it ended, and what the page shows of it."""
@@ -500,6 +504,7 @@ class RunQueue:
         if result:
             head = StoredResult(run.id, run.owner, run.kb, ended.run.language, run.session, result.to_document())
             result = self._store.results.keep(head, result)
+            live.rows = first_rows(result, served)
         failed: Status = "stopped" if isinstance(ended.failure, Stopped) else "failed"
         return failed if ended.failure else "done", answer_data(ended, served, run.id, result)
 
@@ -595,6 +600,13 @@ class RunQueue:
                             self._put(run)
                     else:  # whoever asked it is no longer connected
                         self._store.end(run.id, self.worker, "failed", failed_answer("The server was restarted."))
+
+
+def _put_last(kept: dict[K, V], key: K, value: V) -> None:
+    """Put something into a dictionary, of which no more than ``REMEMBERED`` are kept."""
+    kept[key] = value
+    if len(kept) > REMEMBERED:
+        del kept[next(iter(kept))]
 
 
 def is_dead(worker: str, seen: float) -> bool:
