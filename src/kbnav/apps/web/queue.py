@@ -96,11 +96,11 @@ class _Live:
     """
 
     run: StoredRun
-    cancellation: Cancellation
-    ticket: Ticket
     history: Sequence[Turn] = ()
-    deadline: float = float("inf")
     events: list[StoredEvent] | None = None
+    cancellation: Cancellation = field(init=False)
+    ticket: Ticket = field(init=False)
+    deadline: float = float("inf")
     ended: StoredEvent | None = None
     draft: Draft | None = None
     rows: dict[str, Any] | None = None
@@ -216,7 +216,7 @@ class RunQueue:
             unguessable("run"), session, owner, *choice, question, "queued", self.worker, now, False, None, now, None
         )
         first = self._store.add_run(run, at_once=limits.runs_per_user, a_day=limits.questions_per_day, title=title)
-        self._put(run, history, [], first=first and not history and run.model == OFFLINE)
+        self._put(_Live(run, history, [], first=first and not history and run.model == OFFLINE))
         return run
 
     def stop(self, run: StoredRun) -> None:
@@ -324,26 +324,20 @@ class RunQueue:
 
     # Answering
 
-    def _put(
-        self,
-        run: StoredRun,
-        history: Sequence[Turn] = (),
-        events: list[StoredEvent] | None = None,
-        *,
-        first: bool = False,
-    ) -> None:
+    def _put(self, live: _Live) -> None:
         """Let a run wait for its turn. Raises LimitReached where too many do; it has ended then."""
-        price, most = price_of(self._service.settings, run.model), self._limits.question_dollars
+        run, most = live.run, self._limits.question_dollars
+        price = price_of(self._service.settings, run.model)
 
         def limit(used: Usage) -> str:
             reached = (cost_of(used, price) or 0) >= most
             return f"The limit of ${most:.2f} for a question was reached." if reached else ""
 
-        cancellation = Cancellation(self._models, limit if price else None)
+        live.cancellation = Cancellation(self._models, limit if price else None)
         try:
             with self._changed:
-                ticket = self._queue.join(run.owner, run.kb, run.id)
-                self._live[run.id] = _Live(run, cancellation, ticket, history, events=events, first=first)
+                live.ticket = self._queue.join(run.owner, run.kb, run.id)
+                self._live[run.id] = live
                 self._changed.notify()
         except LimitReached as error:
             self._store.end(run.id, self.worker, "failed", failed_answer(str(error)))
@@ -583,7 +577,7 @@ class RunQueue:
             broken_off, self._again = self._again, []
             for live in broken_off:
                 if live.run.id in mine:
-                    self._put(live.run, live.history)
+                    self._put(_Live(live.run, live.history))
         if often:
             self._store.alive(self.worker)
             self._away = False
@@ -597,7 +591,7 @@ class RunQueue:
                 for run in self._store.take_over(worker, seen, self.worker):
                     if run.session:
                         with suppress(LimitReached):
-                            self._put(run)
+                            self._put(_Live(run))
                     else:  # whoever asked it is no longer connected
                         self._store.end(run.id, self.worker, "failed", failed_answer("The server was restarted."))
 
