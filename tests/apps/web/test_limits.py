@@ -19,7 +19,7 @@ from kbnav.apps.web.limiter import CircuitBreaker, FairQueue, Limiter, Ticket
 from kbnav.apps.web.queue import RunQueue
 from kbnav.apps.web.server import DATABASE
 from kbnav.apps.web.service import Service
-from kbnav.apps.web.store import SqliteDatabase, Store, StoredEvent, open_sqlite
+from kbnav.apps.web.store import Event, SqliteDatabase, Store, StoredEvent, open_sqlite
 from kbnav.errors import DamagedKB, LimitReached, NotAnswering, ServiceError, Stopped
 from kbnav.runs.database import Rows
 from kbnav.settings.model import Price
@@ -345,9 +345,9 @@ class Counted(SqliteDatabase):
 
 def test_ten_thousand_who_wait_cost_the_database_what_few_do_and_each_is_told_its_place(tmp_path):
     class Held(Store):
-        def begin(self, run_id: str, worker: str) -> bool:
+        def begin(self, run_id: str, worker: str, event: Event) -> list[StoredEvent]:
             go_on.wait(60)
-            return False
+            return []
 
     async def told(queue: RunQueue, runs: list[str]) -> list[int]:
         """What those who wait are told first: how many come before."""

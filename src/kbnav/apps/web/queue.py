@@ -390,13 +390,13 @@ class RunQueue:
     def _answer(self, live: _Live) -> None:
         """Answer a question, from its first event to its last; whatever happens, it ends."""
         run = live.run
-        if not self._store.begin(run.id, self.worker):  # stopped or deleted while it waited, or another's now
+        before = self._store.events(run.id) if live.events is None else live.events
+        begins = _timed({"kind": "resumed" if before else "started"})
+        begun = self._store.begin(run.id, self.worker, begins)
+        if not begun:  # stopped or deleted while it waited, or another's now
             return
-        live.deadline = time.monotonic() + self._limits.question_seconds
-        if live.events is None:
-            live.events = self._store.events(run.id)
-        before = [*live.events]
-        self._record(live, {"kind": "resumed" if before else "started"})
+        live.deadline, live.events = time.monotonic() + self._limits.question_seconds, [*before, *begun]
+        self._notify(run.id, soon=True)
         calls = max((event.data.get("call", 0) for event in before), default=0)
         recorder = Recorder(lambda data: self._record(live, data), calls)
         try:
@@ -423,7 +423,7 @@ class RunQueue:
         with live.adding:
             answer = self._hide.hidden_in(answer)
             kept = self._store.end(run.id, self.worker, status, answer, live.unkept)
-            live.events += kept[:-1]
+            live.events = [*live.events, *kept[:-1]]
             live.ended = replace(kept[-1], data={**kept[-1].data, "rows": live.rows}) if kept else None
             live.unkept.clear()
         if not live.ended:
@@ -505,7 +505,7 @@ class RunQueue:
     def _record(self, live: _Live, event: Event) -> None:
         """Keep an event, of rules a moment later with others, as they begin anew after a kill."""
         with live.adding:
-            live.unkept.append(self._hide.hidden_in({**event, "at": round(time.time(), 2)}))
+            live.unkept.append(self._hide.hidden_in(_timed(event)))
             several = len(live.unkept) > 1
         live.draft = None
         if live.run.model != OFFLINE:
@@ -524,8 +524,7 @@ class RunQueue:
                 return
             kept = self._store.add_events(live.run.id, self.worker, live.unkept)
             live.unkept.clear()
-            if live.events is not None:
-                live.events += kept
+            live.events = [*(live.events or ()), *kept]
         if not kept:
             live.cancellation.abandon()
         self._notify(live.run.id, soon=live.run.model != OFFLINE)
@@ -594,6 +593,10 @@ class RunQueue:
                             self._put(_Live(run))
                     else:  # whoever asked it is no longer connected
                         self._store.end(run.id, self.worker, "failed", failed_answer("The server was restarted."))
+
+
+def _timed(event: Event) -> Event:
+    return {**event, "at": round(time.time(), 2)}
 
 
 def _put_last(kept: dict[K, V], key: K, value: V) -> None:

@@ -328,10 +328,12 @@ class Store:
     def _runs(self, where: str, *values: object) -> list[StoredRun]:
         return _stored(self._run(f"SELECT {_RUN} FROM web_runs WHERE {where}", values))
 
-    def begin(self, run_id: str, worker: str) -> bool:
-        """Mark a run as being answered by its worker; False where it is another's now, or is gone."""
+    def begin(self, run_id: str, worker: str, event: Event) -> list[StoredEvent]:
+        """Mark a run as being answered by its worker, by an event; none where it is another's now, or is gone."""
         where = f"id = ? AND worker = ? AND {_UNDER_WAY} RETURNING id"
-        return bool(self._run(f"UPDATE web_runs SET status = 'running' WHERE {where}", (run_id, worker)))
+        with self._transaction(run_id) as run:
+            begun = run(f"UPDATE web_runs SET status = 'running' WHERE {where}", (run_id, worker))
+            return _add_events(run, run_id, [event]) if begun else []
 
     def end(
         self, run_id: str, worker: str, status: Status, answer: Mapping[str, Any], events: Sequence[Event] = ()
@@ -579,7 +581,7 @@ def _places(values: Collection[object]) -> str:
 
 def _stored(rows: Rows) -> list[StoredRun]:
     """Runs of rows of ``_RUN``. Raises DataError."""
-    pairs = ((StoredRun(*row), row[-1]) for row in rows)
+    pairs: Iterator[tuple[StoredRun, Any]] = ((StoredRun(*row), row[-1]) for row in rows)
     return [replace(run, stopping=bool(run.stopping), answer=_answer(answer)) for run, answer in pairs]
 
 
