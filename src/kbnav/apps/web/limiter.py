@@ -15,7 +15,7 @@ from itertools import count
 from typing import TypeVar
 
 from kbnav.errors import DataError, LimitReached, NotAnswering, NotOffered, Overdue, ServiceError, Stopped, TooBusy
-from kbnav.models.cancellation import ON_REQUEST, Cancellation
+from kbnav.models.cancellation import ON_REQUEST, Cancellation, in_thread
 
 T = TypeVar("T")
 Gone = Callable[[], Awaitable[bool]]
@@ -248,24 +248,20 @@ class Limiter:
     async def _work(self, job: Job, call: Callable[[], T], seconds: float, gone: Gone) -> T:
         """Make the call in a thread of its own, and wait for it as long as the client does."""
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
 
-        def settle(result: T | None, error: Exception | None) -> None:
-            self._leave(job)
-            if not done.done():
-                done.set_exception(error) if error else done.set_result(result)  # type: ignore[arg-type]
-
-        def work() -> None:
-            result, problem = None, None
+        def work() -> T:
             try:
-                result = job.cancellation.run_here(call)
-            except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
-                problem = error if isinstance(error, Exception) else RuntimeError(repr(error))
-            with suppress(RuntimeError):  # the server is gone
-                loop.call_soon_threadsafe(settle, result, problem)
+                return job.cancellation.run_here(call)
+            except Exception:
+                raise
+            except BaseException as error:
+                raise RuntimeError(repr(error)) from error
+            finally:
+                with suppress(RuntimeError):  # the server is gone
+                    loop.call_soon_threadsafe(self._leave, job)
 
         job.in_thread = True
-        threading.Thread(target=work, daemon=True, name="kbnav-limiter").start()
+        done = asyncio.wrap_future(in_thread(work))
         end = loop.time() + seconds
         try:
             while not (await asyncio.wait({done}, timeout=max(0.0, min(LOOK, end - loop.time()))))[0]:
