@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, S
 from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.common.agent import Agent
 from kbnav.answers.question import checked_question
@@ -82,7 +82,6 @@ LOOKED_AT = 200
 FAR, LONGEST_SILENCE = 100, 15.0
 """Places in the line for which a follower is told its own a second later, up to so many seconds."""
 BROKEN = "An error in kbnav itself; the server's log says more."
-K, V = TypeVar("K"), TypeVar("V")
 _LOG = logging.getLogger("kbnav.web")
 
 
@@ -599,7 +598,7 @@ def _timed(event: Event) -> Event:
     return {**event, "at": round(time.time(), 2)}
 
 
-def _put_last(kept: dict[K, V], key: K, value: V) -> None:
+def _put_last(kept: dict[Any, Any], key: object, value: object) -> None:
     """Put something into a dictionary, of which no more than ``REMEMBERED`` are kept."""
     kept[key] = value
     if len(kept) > REMEMBERED:
