@@ -471,8 +471,7 @@ class RunQueue:
         earlier, events = self._answers.get((run.kb, run.system, run.question), (None, []))
         if not (live.first and earlier and isinstance(system, Agent) and earlier.kb == system.kb.state()):
             return None
-        for event in events:
-            self._record(live, event)
+        live.unkept += map(_timed, events)
         return Chat(system, run.session, self._saver).repeat(earlier) if run.session else repeated(earlier)
 
     def _remember(self, live: _Live, ended: Run) -> None:

@@ -153,12 +153,16 @@ def sessions(parts: ChatOf, visitor: VisitorOf, find: Annotated[str, Query(max_l
 async def new_session(begun: Beginning, parts: ChatOf, visitor: VisitorOf) -> SessionPage:
     """Begin a session with one system on one knowledge base, by its first question if one is given."""
     chosen = parts.service.chosen(begun.kb, begun.system, begun.model)
-    session = await asyncio.to_thread(parts.store.add_session, visitor.owner, *chosen)
-    runs = []
-    if begun.question:
-        run = await asyncio.to_thread(parts.queue.ask, visitor.owner, begun.question, chosen, session=session.id)
-        runs.append(RunData(**vars(run), events=[]))
-    return SessionPage(**vars(session), runs=runs)
+
+    def begin() -> SessionPage:
+        session = parts.store.add_session(visitor.owner, *chosen)
+        runs = []
+        if begun.question:
+            run = parts.queue.ask(visitor.owner, begun.question, chosen, session=session.id)
+            runs.append(RunData(**vars(run), events=[]))
+        return SessionPage(**vars(session), runs=runs)
+
+    return await asyncio.to_thread(begin)
 
 
 @router.get("/sessions/{session_id}")
