@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 HEAVY = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l }"
 MIX: dict[str, float] = {"browse": 60, "ask": 25, "download": 10, "heavy": 2, "hanging": 3}
 """What a reader does next, of a hundred times."""
-TOLD = {"heavy": {200, 422, 429, 504}, "hanging": {429, 502, 503, 504}}
+TOLD = {"heavy": {200, 422, 429, 503, 504}, "hanging": {429, 502, 503, 504}}
 """Answers that are as they should be where 200 is not the only one: stopped at a limit, too busy, out of service."""
 LONGEST_SILENCE = 20.0
 """Seconds after which a reader who waits must have been told a place in the line."""

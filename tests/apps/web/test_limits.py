@@ -208,6 +208,15 @@ def test_a_line_has_an_end():
     line.join("b")
 
 
+def test_who_would_wait_too_long_is_told_when_to_try_again(fresh_home):
+    with Server(web_settings(fresh_home)) as server:
+        line = FairQueue(1, of_owner=1, of_kb=1)
+        assert line.join("another") is line.begin()
+        server.app.state.parts.service.pages = Limiter(line, wait=0.1)
+        told = Visit(server.url)("GET", "/entry/mini/Q979")
+        assert (told.status_code, "Retry-After" in told.headers) == (503, True)
+
+
 async def never() -> bool:
     return False
 
