@@ -89,14 +89,14 @@ _LOG = logging.getLogger("kbnav.web")
 class _Live:
     """A run of this process; its followers here read this, and need not ask the database.
 
-    ``deadline`` is set when it begins, ``ended``, its last event, when it ends. ``events`` are None while those of an
-    earlier worker were not read; ``unkept`` are not in the database yet. ``first``: there were no questions before.
+    ``deadline`` is set when it begins, ``ended``, its last event, when it ends. ``events`` are those before it,
+    ``unkept`` those of them that are not in the database yet. ``first``: there were no questions before.
     ``draft`` is what its model writes at this moment, and ``rows`` those that are told with its end: neither is stored.
     """
 
     run: StoredRun
+    events: Sequence[StoredEvent] = ()
     history: Sequence[Turn] = ()
-    events: list[StoredEvent] | None = None
     cancellation: Cancellation = field(init=False)
     ticket: Ticket = field(init=False)
     deadline: float = float("inf")
@@ -110,7 +110,7 @@ class _Live:
     def since(self, after: int) -> tuple[list[StoredEvent], bool]:
         """The events behind a number, and whether there will be no more."""
         ended = self.ended  # looked at first, so that no event is missed
-        events = [*(self.events or ()), *([ended] if ended else [])]
+        events = [*self.events, *([ended] if ended else [])]
         return [event for event in events if event.number > after], ended is not None
 
 
@@ -215,7 +215,7 @@ class RunQueue:
             unguessable("run"), session, owner, *choice, question, "queued", self.worker, now, False, None, now, None
         )
         first = self._store.add_run(run, at_once=limits.runs_per_user, a_day=limits.questions_per_day, title=title)
-        self._put(_Live(run, history, [], first=first and not history and run.model == OFFLINE))
+        self._put(_Live(run, history=history, first=first and not history and run.model == OFFLINE))
         return run
 
     def stop(self, run: StoredRun) -> None:
@@ -260,7 +260,7 @@ class RunQueue:
                     yield [StoredEvent(after + 1, {"kind": "end", "status": "failed", "answer": failed_answer(AWAY)})]
                     return
                 live = self._live.get(run_id) or self._ended.get(run_id)
-                if live is None or live.events is None:
+                if live is None:
                     # Looked at first, so that no event is missed.
                     over = not await asyncio.to_thread(self._store.last_events, [run_id])
                     events = await asyncio.to_thread(self._store.events, run_id, after)
@@ -389,9 +389,8 @@ class RunQueue:
     def _answer(self, live: _Live) -> None:
         """Answer a question, from its first event to its last; whatever happens, it ends."""
         run = live.run
-        before = self._store.events(run.id) if live.events is None else live.events
-        begins = _timed({"kind": "resumed" if before else "started"})
-        begun = self._store.begin(run.id, self.worker, begins)
+        before = live.events
+        begun = self._store.begin(run.id, self.worker, _timed({"kind": "resumed" if before else "started"}))
         if not begun:  # stopped or deleted while it waited, or another's now
             return
         live.deadline, live.events = time.monotonic() + self._limits.question_seconds, [*before, *begun]
@@ -456,7 +455,7 @@ class RunQueue:
             if not run.session:
                 return attempt(system, run.question, on_event=recorder, history=live.history, cancellation=cancellation)
             chat = Chat(system, run.session, self._saver)
-            again = any(event.data["kind"] == "resumed" for event in live.events or ())
+            again = any(event.data["kind"] == "resumed" for event in live.events)
             return chat.attempt(
                 run.question,
                 again=again,
@@ -481,7 +480,7 @@ class RunQueue:
         if not (live.first and copied and outcome.status == "answered" and find(run.system).origin == "kbnav"):
             return
         if len(outcome.table or outcome.ranking or ()) <= FEW and not ended.repeated:
-            events = [event.data for event in live.events or ()] + live.unkept
+            events = [event.data for event in live.events] + live.unkept
             with self._changed:
                 _put_last(self._answers, (run.kb, run.system, run.question), (ended, events[1:]))
 
@@ -522,7 +521,7 @@ class RunQueue:
                 return
             kept = self._store.add_events(live.run.id, self.worker, live.unkept)
             live.unkept.clear()
-            live.events = [*(live.events or ()), *kept]
+            live.events = [*live.events, *kept]
         if not kept:
             live.cancellation.abandon()
         self._notify(live.run.id, soon=live.run.model != OFFLINE)
@@ -574,7 +573,7 @@ class RunQueue:
             broken_off, self._again = self._again, []
             for live in broken_off:
                 if live.run.id in mine:
-                    self._put(_Live(live.run, live.history))
+                    self._put(_Live(live.run, self._store.events(live.run.id), live.history))
         if often:
             self._store.alive(self.worker)
             self._away = False
@@ -588,7 +587,7 @@ class RunQueue:
                 for run in self._store.take_over(worker, seen, self.worker):
                     if run.session:
                         with suppress(LimitReached):
-                            self._put(_Live(run))
+                            self._put(_Live(run, self._store.events(run.id)))
                     else:  # whoever asked it is no longer connected
                         self._store.end(run.id, self.worker, "failed", failed_answer("The server was restarted."))
 
