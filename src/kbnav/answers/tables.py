@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, zip_longest
+from itertools import chain, repeat
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -366,7 +366,7 @@ class Ranking:
         own = ["rank", "name", "id", "type", *value, "score", "basis"]
         named = [{f"{name} (field)" if name in own else name: value for name, value in one.items()} for one in fields]
         columns = [*own, *dict.fromkeys(chain.from_iterable(named))]
-        records = (one | more for one, more in zip_longest(self.records(), named, fillvalue={}))
+        records = [one | more for one, more in zip(self.records(), named or repeat({}), strict=False)]
         rows = ([record.get(name, "") for name in columns] for record in records)
         return csv_text(chain([columns], rows), end="\r\n")
 

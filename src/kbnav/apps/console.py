@@ -403,7 +403,8 @@ def note_text(run: Run, *, source: bool = True) -> str:
     """What a reader must know of the answer; first, unless told apart, which of several knowledge bases it is from."""
     name, note = kb_of(run.outcome.query)[0], run.outcome.note
     rest = note.removeprefix(said_from(name, "")).strip() if name else note
-    return " ".join(filter(None, (rest != note and source and Texts(run.language)("answer.from", kb=name), rest)))
+    told = Texts(run.language)("answer.from", kb=name) if source and rest != note else ""
+    return f"{told} {rest}".strip()
 
 
 def absence_text(absence: Absence, language: str = "en") -> str:
