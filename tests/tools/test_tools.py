@@ -8,31 +8,14 @@ from langchain_core.messages import AIMessage
 
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import UnknownId
-from kbnav.knowledge.base import (
-    Edge,
-    Entity,
-    Entry,
-    Neighborhood,
-    Qualifier,
-    SearchResult,
-    Share,
-    Statement,
-    Value,
-)
+from kbnav.knowledge.base import Edge, Entity, Entry, Neighborhood, Qualifier, SearchResult, Share, Statement, Value
 from kbnav.knowledge.sparql.remarks import Measure
 from kbnav.knowledge.wikidata.entities import without_unknown
 from kbnav.models.cancellation import current_cancellation
 from kbnav.models.scripted import ScriptedModel
 from kbnav.runs.trajectory import Call, Step
 from kbnav.tools.context import Context, Shown, prune_by_ranking, prune_whole
-from kbnav.tools.show import (
-    entry_text,
-    neighborhood_text,
-    rows_text,
-    search_text,
-    statement_lines,
-    table_text,
-)
+from kbnav.tools.show import entry_text, neighborhood_text, rows_text, search_text, statement_lines, table_text
 from kbnav.tools.toolbox import WIKIDATA_TOOLS, Toolbox
 from kbnav.tools.wikidata import get_entry
 from tests.knowledge.parts import Over

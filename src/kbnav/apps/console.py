@@ -25,7 +25,8 @@ from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import Absence, AnswerTable, Ranking, Term, node_term
 from kbnav.apps.texts import Texts
 from kbnav.errors import QuerySyntaxError
-from kbnav.knowledge.base import is_mirror, said_from
+from kbnav.knowledge.base import is_mirror
+from kbnav.knowledge.several import said_from
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit
 from kbnav.knowledge.sparql.verbalization import comment_labels, page_for, query_link, state_for, verbalize_answer
 from kbnav.knowledge.sparql.vocabulary import label_from_iri

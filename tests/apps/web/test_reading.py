@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from kbnav.apps.web.examples import EXAMPLES
 from tests.apps.web.parts import Server, Visit, web_settings
 from tests.apps.web.test_page import MARIE, ask, ask_and_wait, wait_for_the_end
 from tests.knowledge.endpoint.conftest import COMPANY
@@ -95,18 +94,6 @@ def test_a_card_says_what_an_entity_is(page, server):
     assert page.locator(".card").count() == 0
     page.focus(".rows a >> nth=1")
     page.wait_for_selector(".card >> text=radium")
-
-
-def test_the_examples_of_the_bundled_knowledge_bases_are_answered(server):
-    visit = Visit(server.url)
-    said = {}
-    for kb in ("mini", "demo"):
-        for question in EXAMPLES[kb]:
-            run = visit.answered(visit.session(kb=kb), question)
-            assert run["answer"]["status"] == "answered", question
-            said[question] = run["answer"]["text"]
-    assert list(said.values())[:3] == ["polonium, radium", "Marie Curie, Pierre Curie", "74"]
-    assert {*said["Which person was born in Little Mew?"].split(", ")} == {"Odd Skarrow", "Marit Skarrow"}
 
 
 @pytest.mark.parametrize(

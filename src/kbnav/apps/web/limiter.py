@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
+from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeVar
 
-from kbnav.errors import DataError, LimitReached, NotAnswering, NotOffered, Overdue, ServiceError, Stopped
+from kbnav.errors import DataError, LimitReached, NotAnswering, NotOffered, Overdue, ServiceError, Stopped, TooBusy
 from kbnav.models.cancellation import ON_REQUEST, Cancellation
 
 T = TypeVar("T")
@@ -36,15 +38,18 @@ HALF_LIFE = 60.0
 
 @dataclass(frozen=True, eq=False)
 class Ticket:
-    """A place in a queue: whose it is, on which knowledge base it works, and when it was taken."""
+    """A place in a queue: whose it is, on which knowledge base it works, when it was taken, and what for."""
 
     owner: str
     kb: str
     number: int
+    name: str = ""
 
 
 _SHORT, _MOMENT = 50, 1.0
 """Tickets that are put in order whenever one asks for its place, and seconds for which the order of more is kept."""
+_NOTHING = float("-inf")
+"""The weight of a user who has had no time."""
 
 
 class FairQueue:
@@ -53,6 +58,9 @@ class FairQueue:
     Of those that may begin, whoever has least at work comes first, among equals who has had least time of late (as
     schedulers by least attained service do), then who came first. So a user who asks for much waits behind one who asks
     for little, also where they take turns, and a knowledge base that hangs holds up none of the others.
+
+    Nothing but the places takes longer where more wait: the time that users have had fades for all alike, which leaves
+    their order as it is.
     """
 
     def __init__(
@@ -63,24 +71,32 @@ class FairQueue:
         self._clock = clock
         self._size, self._of_owner, self._of_kb, self._most = size, of_owner, of_kb, most_of_owner
         self._lock, self._numbers = threading.Lock(), count(1)
-        self._waiting: list[Ticket] = []
+        self._waiting: dict[str, dict[str, dict[Ticket, None]]] = {}
+        """Tickets by owner and knowledge base, as they came."""
+        self._many = 0
+        """How many wait."""
+        self._firsts: dict[str, list[tuple[float, int, Ticket]]] = {}
+        """By knowledge base the first ticket of each owner with nothing at work, in order, behind weight and number."""
         self._at_work: dict[Ticket, float] = {}
         """When each began."""
-        self._had: dict[str, tuple[float, float]] = {}
-        """Seconds that a user has had, and until when they were counted."""
+        self._weights: dict[str, float] = {}
+        """Of a user the binary logarithm of the seconds had, as if all had been had when the clock stood at 0."""
         self._places: dict[Ticket, int] = {}
         self._placed = float("-inf")
         """When the places were told last."""
 
-    def join(self, owner: str, kb: str = "") -> Ticket:
+    def join(self, owner: str, kb: str = "", name: str = "") -> Ticket:
         """A ticket behind all others. Raises LimitReached."""
         with self._lock:
-            if sum(one.owner == owner for one in (*self._waiting, *self._at_work)) >= self._most:
+            waiting = sum(map(len, self._waiting.get(owner, {}).values()))
+            if waiting + sum(one.owner == owner for one in self._at_work) >= self._most:
                 raise LimitReached(f"{self._most} of yours are under way; wait for one")
-            if len(self._waiting) >= LONGEST:
-                raise LimitReached("too many are waiting; try again in a moment")
-            ticket = Ticket(owner, kb, next(self._numbers))
-            self._waiting.append(ticket)
+            if self._many >= LONGEST:
+                raise TooBusy("too many are waiting; try again in a moment")
+            ticket = Ticket(owner, kb, next(self._numbers), name)
+            with self._moving(owner):
+                self._waiting.setdefault(owner, {}).setdefault(kb, {})[ticket] = None
+            self._many += 1
             return ticket
 
     def begin(self) -> Ticket | None:
@@ -88,53 +104,97 @@ class FairQueue:
         with self._lock:
             if len(self._at_work) >= self._size:
                 return None
-            owners = Counter(one.owner for one in self._at_work)
             kbs = Counter(one.kb for one in self._at_work)
-            free = {one for one in self._waiting if owners[one.owner] < self._of_owner and kbs[one.kb] < self._of_kb}
-            if not free:  # putting all in order takes longer
-                return None
-            ticket = next(one for one in self._order(owners) if one in free)
-            self._waiting.remove(ticket)
-            self._at_work[ticket] = self._clock()
+            firsts = [line[0] for kb, line in self._firsts.items() if line and kbs[kb] < self._of_kb]
+            ticket = min(firsts)[-1] if firsts else self._another(kbs)
+            if ticket is not None:
+                with self._moving(ticket.owner):
+                    self._remove(ticket)
+                    self._at_work[ticket] = self._clock()
             return ticket
 
     def leave(self, ticket: Ticket) -> None:
         """The work is over, or is waited for no longer."""
-        with self._lock:
-            began = self._at_work.pop(ticket, None)
-            if began is not None:
-                now = self._clock()
-                had = self._used(ticket.owner, now) + now - began
-                if len(self._had) >= LONGEST:
-                    self._had = {one: kept for one, kept in self._had.items() if now - kept[1] < HALF_LIFE}
-                self._had[ticket.owner] = (had, now)
-            if ticket in self._waiting:
-                self._waiting.remove(ticket)
+        with self._lock, self._moving(ticket.owner):
+            if ticket in self._at_work:
+                self._weights |= self._weighed({ticket: self._at_work.pop(ticket)})
+                if len(self._weights) > 2 * LONGEST:  # of those that do not wait the lightest are forgotten
+                    idle = self._weights.keys() - self._waiting.keys()
+                    for owner in sorted(idle, key=self._weights.__getitem__)[:LONGEST]:
+                        del self._weights[owner]
+            else:
+                self._remove(ticket)
 
     def before(self, ticket: Ticket) -> int:
         """How many of those that wait come first; 0 for one at work. In a long queue as it was a moment ago."""
         with self._lock:
-            if len(self._waiting) <= _SHORT or self._clock() > self._placed + _MOMENT:
-                order = self._order(Counter(one.owner for one in self._at_work))
-                self._places, self._placed = {one: place for place, one in enumerate(order)}, self._clock()
-            return self._places.get(ticket, len(self._waiting) - 1) if ticket in self._waiting else 0
+            if ticket not in self._waiting.get(ticket.owner, {}).get(ticket.kb, {}):
+                return 0
+            if self._many <= _SHORT or self._clock() > self._placed + _MOMENT:
+                self._places, self._placed = {one: place for place, one in enumerate(self._order())}, self._clock()
+            return self._places.get(ticket, self._many - 1)
 
-    def _order(self, owners: Counter[str]) -> list[Ticket]:
-        ahead, now = Counter(owners), self._clock()
-        used = {owner: self._used(owner, now) for owner in {one.owner for one in self._waiting}}
-        for ticket, began in self._at_work.items():
-            if ticket.owner in used:
-                used[ticket.owner] += now - began
+    def _another(self, kbs: Counter[str]) -> Ticket | None:
+        """The next ticket of those who have something at work, of whom there are few."""
+        weights, owners = self._weighed(self._at_work), Counter(one.owner for one in self._at_work)
+        ranked = [
+            (at_work, weights[owner], first.number, first)
+            for owner, at_work in owners.items()
+            if at_work < self._of_owner
+            for kb, first in self._firsts_of(owner)
+            if kbs[kb] < self._of_kb
+        ]
+        return min(ranked)[-1] if ranked else None
+
+    def _order(self) -> list[Ticket]:
+        """All that wait, as they would begin if nobody came and no work ended."""
+        weights, owners = {**self._weights, **self._weighed(self._at_work)}, Counter(one.owner for one in self._at_work)
         ranked = []
-        for ticket in self._waiting:
-            ranked.append((ahead[ticket.owner], used[ticket.owner], ticket.number, ticket))
-            ahead[ticket.owner] += 1
-        return [one[-1] for one in sorted(ranked, key=lambda one: one[:3])]
+        for owner, kbs in self._waiting.items():
+            tickets = sorted((one for some in kbs.values() for one in some), key=lambda one: one.number)
+            weight = weights.get(owner, _NOTHING)
+            ranked += [(ahead, weight, one.number, one) for ahead, one in enumerate(tickets, owners[owner])]
+        return [one[-1] for one in sorted(ranked)]
 
-    def _used(self, owner: str, now: float) -> float:
-        """Seconds that a user has had of late, without what is at work."""
-        seconds, until = self._had.get(owner, (0.0, now))
-        return float(seconds * 0.5 ** ((now - until) / HALF_LIFE))
+    def _weighed(self, at_work: Mapping[Ticket, float]) -> dict[str, float]:
+        """The weights of owners with what they have had of work that began at these times."""
+        weights, now = dict[str, float](), self._clock()
+        for ticket, began in at_work.items():
+            weight = weights.get(ticket.owner, self._weights.get(ticket.owner, _NOTHING))
+            seconds = 2 ** (weight - now / HALF_LIFE) + now - began
+            weights[ticket.owner] = math.log2(seconds) + now / HALF_LIFE if seconds > 0 else _NOTHING
+        return weights
+
+    @contextmanager
+    def _moving(self, owner: str) -> Iterator[None]:
+        """Take an owner's tickets out of the lines of those that begin next, and put them where they then belong."""
+        for entry in self._entries(owner):
+            line = self._firsts[entry[-1].kb]
+            del line[bisect_left(line, entry)]
+        yield
+        for entry in self._entries(owner):
+            insort(self._firsts.setdefault(entry[-1].kb, []), entry)
+
+    def _entries(self, owner: str) -> list[tuple[float, int, Ticket]]:
+        if any(one.owner == owner for one in self._at_work):
+            return []
+        weight = self._weights.get(owner, _NOTHING)
+        return [(weight, first.number, first) for _, first in self._firsts_of(owner)]
+
+    def _firsts_of(self, owner: str) -> list[tuple[str, Ticket]]:
+        return [(kb, next(iter(some))) for kb, some in self._waiting.get(owner, {}).items()]
+
+    def _remove(self, ticket: Ticket) -> None:
+        """Let a ticket wait no longer, if it does."""
+        kbs = self._waiting.get(ticket.owner, {})
+        some = kbs.get(ticket.kb, {})
+        if ticket in some:
+            del some[ticket]
+            self._many -= 1
+        if not some:
+            kbs.pop(ticket.kb, None)
+        if not kbs:
+            self._waiting.pop(ticket.owner, None)
 
 
 def fair_queue(of_kb: int, kbs: int = 1) -> FairQueue:
@@ -212,9 +272,7 @@ class Limiter:
         while not job.turn.is_set():
             if loop.time() >= end:
                 before = self._queue.before(job.ticket)
-                raise LimitReached(
-                    f"the server is too busy: it was not your turn in {self.wait:g} s, {before} before you"
-                )
+                raise TooBusy(f"the server is too busy: it was not your turn in {self.wait:g} s, {before} before you")
             with suppress(TimeoutError):
                 await asyncio.wait_for(job.turn.wait(), min(LOOK, end - loop.time()))
             job.cancellation.check()

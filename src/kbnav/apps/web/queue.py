@@ -70,6 +70,8 @@ ROOM = 64 << 20
 NEWS_SECONDS = 0.05
 """Seconds for which what happens in a run is gathered before its followers are told; its end is told at once."""
 LONGEST_DRAFT = 8_000
+LOOKED_AT = 200
+"""Runs that wait of which it is looked at in one tick whether another worker has ended them."""
 FAR, LONGEST_SILENCE = 100, 15.0
 """Places in the line for which a follower is told its own a second later, up to so many seconds."""
 BROKEN = "An error in kbnav itself; the server's log says more."
@@ -80,7 +82,8 @@ _LOG = logging.getLogger("kbnav.web")
 class _Live:
     """A run of this process; its followers here read this, and need not ask the database.
 
-    ``events`` and ``deadline`` are set when it begins, ``ended``, its last event, when it ends.
+    ``deadline`` is set when it begins, ``ended``, its last event, when it ends. ``events`` are None while those of an
+    earlier worker were not read.
     ``draft`` is what its model writes at this moment, which is never stored.
     """
 
@@ -114,6 +117,10 @@ class RunQueue:
         self._changed = threading.Condition()
         """Notified when somebody's turn may have come."""
         self._live: dict[str, _Live] = {}
+        self._begun: dict[str, _Live] = {}
+        """Those of them that are being answered."""
+        self._unseen: list[str] = []
+        """Runs of which it is looked at next whether another worker has ended them."""
         self._broken: dict[str, str] = {}
         """Runs that end once the database takes that, and why: an error of kbnav's own, or of the database itself."""
         self._again: list[_Live] = []
@@ -194,17 +201,13 @@ class RunQueue:
             unguessable("run"), session, owner, *choice, question, "queued", self.worker, now, False, None, now, None
         )
         self._store.add_run(run, at_once=limits.runs_per_user, a_day=limits.questions_per_day, title=title)
-        try:
-            self._put(run, history)
-        except LimitReached as error:
-            self._store.end(run.id, self.worker, "failed", failed_answer(str(error)))
-            raise
+        self._put(run, history, [])
         return run
 
     def stop(self, run: StoredRun) -> None:
         """End a run at once, in whichever process it is."""
         if self._store.end(run.id, "", "stopped", {**failed_answer(ON_REQUEST), "status": "stopped"}):
-            self._notify(run.id)
+            self._give_up(run.id)
         elif live := self._live.get(run.id):
             live.cancellation.stop()
         elif run.under_way:
@@ -258,13 +261,15 @@ class RunQueue:
                 if live and (draft := live.draft) and draft != seen:
                     seen = draft
                     yield [StoredEvent(0, self._hide.hidden_in(_draft_data(draft)))]
+                if live and self.before(run_id):
+                    yield []
                 while not news.is_set():
                     silence = min(LONGEST_SILENCE, 2 * TICK + self.before(run_id) / FAR)
                     with suppress(TimeoutError):
                         await asyncio.wait_for(news.wait(), silence)
                         break
                     yield []
-                    if self._live.get(run_id) is not live or (live and live.events is not None):
+                    if self._live.get(run_id) is not live or run_id in self._begun:
                         break  # else it waits here, or is another worker's: there is nothing until it is told
 
     @contextmanager
@@ -300,7 +305,8 @@ class RunQueue:
 
     # Answering
 
-    def _put(self, run: StoredRun, history: Sequence[Turn] = ()) -> None:
+    def _put(self, run: StoredRun, history: Sequence[Turn] = (), events: list[StoredEvent] | None = None) -> None:
+        """Let a run wait for its turn. Raises LimitReached where too many do; it has ended then."""
         price, most = price_of(self._service.settings, run.model), self._limits.question_dollars
 
         def limit(used: Usage) -> str:
@@ -308,9 +314,23 @@ class RunQueue:
             return f"The limit of ${most:.2f} for a question was reached." if reached else ""
 
         cancellation = Cancellation(self._models, limit if price else None)
+        try:
+            with self._changed:
+                ticket = self._queue.join(run.owner, run.kb, run.id)
+                self._live[run.id] = _Live(run, cancellation, ticket, history, events=events)
+                self._changed.notify()
+        except LimitReached as error:
+            self._store.end(run.id, self.worker, "failed", failed_answer(str(error)))
+            raise
+
+    def _give_up(self, run_id: str) -> None:
+        """Let a run wait no longer that was ended, or is another worker's, and stop working at it."""
         with self._changed:
-            self._live[run.id] = _Live(run, cancellation, self._queue.join(run.owner, run.kb), history)
-            self._changed.notify()
+            if run_id in self._begun:
+                self._begun[run_id].cancellation.abandon()
+            elif live := self._live.pop(run_id, None):
+                self._queue.leave(live.ticket)
+        self._notify(run_id)
 
     def _work(self) -> None:
         """One of the threads that answer."""
@@ -328,7 +348,7 @@ class RunQueue:
                     self._broken[live.run.id] = AWAY if away else BROKEN
             finally:
                 with self._changed:
-                    self._live.pop(live.run.id, None)
+                    del self._live[live.run.id], self._begun[live.run.id]
                     self._queue.leave(live.ticket)
                 self._notify(live.run.id)
             if away and live.run.session:
@@ -340,7 +360,8 @@ class RunQueue:
             while not self._over.is_set():
                 if (ticket := self._queue.begin()) is not None:
                     self._changed.notify()  # another's turn may have come too
-                    return next(live for live in self._live.values() if live.ticket is ticket)
+                    live = self._begun[ticket.name] = self._live[ticket.name]
+                    return live
                 self._changed.wait()
         return None
 
@@ -350,8 +371,9 @@ class RunQueue:
         if not self._store.begin(run.id, self.worker):  # stopped or deleted while it waited, or another's now
             return
         live.deadline = time.monotonic() + self._limits.question_seconds
-        before = self._store.events(run.id)
-        live.events = [*before]
+        if live.events is None:
+            live.events = self._store.events(run.id)
+        before = [*live.events]
         self._record(live, {"kind": "resumed" if before else "started"})
         calls = max((event.data.get("call", 0) for event in before), default=0)
         recorder = Recorder(lambda data: self._record(live, data), calls)
@@ -446,7 +468,7 @@ class RunQueue:
     def _look_after(self) -> None:
         ticks = 0
         while not self._over.is_set():
-            for live in list(self._live.values()):
+            for live in list(self._begun.values()):
                 if time.monotonic() > live.deadline:
                     live.cancellation.stop(
                         f"The limit of {self._limits.question_seconds:g} s for a question was reached."
@@ -466,14 +488,14 @@ class RunQueue:
             self._take_over()
         if sweep:
             self._store.delete_old(DAY)
-        begun = dict(self._live)
-        mine = self._store.beat(self.worker)
-        for run_id, live in begun.items():
+        begun, waiting = dict(self._begun), self._unseen[:LOOKED_AT]
+        self._unseen = self._unseen[LOOKED_AT:] or list(self._live)
+        mine = self._store.still_of(self.worker, [*begun, *waiting, *(live.run.id for live in self._again)])
+        for run_id in (*begun, *waiting):
             if run_id not in mine:  # taken over while the database was away, or deleted; where it has ended, no matter
-                live.cancellation.abandon()
-                self._notify(run_id)
-            elif mine[run_id]:
-                live.cancellation.stop()
+                self._give_up(run_id)
+            elif mine[run_id] and run_id in begun:
+                begun[run_id].cancellation.stop()
         followed = [run_id for run_id in list(self._listeners) if run_id not in self._live]
         elsewhere = self._store.last_events(followed) if followed else {}
         for run_id in followed:
@@ -485,8 +507,8 @@ class RunQueue:
             del self._broken[run_id]
             self._notify(run_id)
         if not self._away:
-            waiting, self._again = self._again, []
-            for live in waiting:
+            broken_off, self._again = self._again, []
+            for live in broken_off:
                 if live.run.id in mine:
                     self._put(live.run, live.history)
         if often:
@@ -501,7 +523,8 @@ class RunQueue:
             if worker != self.worker and is_dead(worker, seen):
                 for run in self._store.take_over(worker, seen, self.worker):
                     if run.session:
-                        self._put(run)
+                        with suppress(LimitReached):
+                            self._put(run)
                     else:  # whoever asked it is no longer connected
                         self._store.end(run.id, self.worker, "failed", failed_answer("The server was restarted."))
 
