@@ -7,6 +7,7 @@ import io
 import pickle
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -253,6 +254,20 @@ def test_a_call_of_a_model_ends_with_the_time_of_its_question(kb, asked):
     answer = asked("Who?", kb=kb, model=Endless(replies=[]), settings=settings)
     assert "time" in answer.note
     assert ended.wait(10)
+
+
+def test_a_run_takes_none_of_the_threads_that_its_model_needs(kb):
+    class Resolving(ScriptedModel):
+        async def _agenerate(self, *args: Any, **kwargs: Any):
+            await asyncio.to_thread(int)  # as the address of a host is looked up
+            return self._generate(*args, **kwargs)
+
+    async def asked() -> kbnav.Answer:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        settings = kbnav.Settings(home=kb.settings.home, kb="mini", budget={"seconds": 1.0})
+        return await kbnav.aask("Who?", kb=kb, model=Resolving(replies=explorer().replies), settings=settings)
+
+    assert asyncio.run(asked()).text == "The Curies."
 
 
 @pytest.mark.slow

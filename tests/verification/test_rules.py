@@ -264,11 +264,11 @@ class Slow(ScriptedModel):
 def test_a_question_whose_time_is_over_gives_the_best_so_far_though_the_model_is_still_writing(mini_kb, tmp_path):
     gate = threading.Event()
     model = Slow(replies=[FOUND, DONE], gate=gate)
-    run = ask(agent_with(mini_kb, tmp_path, model, budget=Budget(seconds=1.5)), HEAVIEST)
+    run = ask(agent_with(mini_kb, tmp_path, model, budget=Budget(seconds=4)), HEAVIEST)
     gate.set()
     assert (run.outcome.status, run.outcome.stop, run.outcome.query) == ("best effort", "time limit", BOTH)
     assert "polonium" in run.outcome.text
-    assert run.seconds < 10
+    assert run.seconds < 30
 
 
 def test_tokens_that_were_cached_cost_what_cached_ones_do():

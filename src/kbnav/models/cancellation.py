@@ -31,11 +31,6 @@ class OutOfTime(Exception):
     """What was waited for took longer than there was time; it is left alone, and what it brings is dropped."""
 
 
-def in_time(call: Callable[[], T], seconds: float) -> T:
-    """The result of ``call``, made in a thread of its own. Raises OutOfTime, and what ``call`` raises."""
-    return Cancellation()._wait(in_thread(call), seconds)
-
-
 def in_thread(call: Callable[[], T], cancellation: Cancellation | None = None) -> Future[T]:
     """What ``call`` gives in a thread that keeps no process alive; ``cancellation`` is that of the code within."""
     future: Future[T] = Future()

@@ -9,8 +9,10 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, closing
+from functools import partial
 
 import pytest
+import requests
 from langgraph.checkpoint.memory import InMemorySaver
 
 from kbnav.apps.secrets import secrets_of
@@ -23,8 +25,9 @@ from kbnav.apps.web.store import Event, SqliteDatabase, Store, StoredEvent, open
 from kbnav.errors import DamagedKB, LimitReached, NotAnswering, ServiceError, Stopped
 from kbnav.runs.database import Rows
 from kbnav.settings.model import Price
-from tests.apps.web.parts import MARIE, Explorer, Server, Visit, browse, stored_run, until, web_settings
+from tests.apps.web.parts import MARIE, Explorer, Server, Visit, stored_run, web_settings
 from tests.clock import Clock
+from tests.ending import until
 
 
 @pytest.fixture
@@ -59,7 +62,7 @@ def test_of_twenty_questions_at_the_same_moment_no_more_are_taken_than_the_limit
         visit = Visit(server.url)
 
         def post(session: str) -> tuple[int, str]:
-            other = browse(server.url).post(
+            other = requests.post(
                 f"{server.url}/api/sessions/{session}/questions",
                 json={"question": MARIE},
                 cookies=visit.http.cookies.get_dict(),
@@ -115,7 +118,7 @@ def test_a_question_that_waits_for_the_database_holds_up_nobody(fresh_home):
         database.execute("BEGIN IMMEDIATE")
         asked = threads.submit(visit, "POST", "/api/ask", {"question": "Who discovered polonium?"})
         for _ in range(20):  # a server that waited would answer these when the question had been given up
-            assert browse(server.url).get(f"{server.url}/health", timeout=60).status_code == 200
+            assert requests.get(f"{server.url}/health", timeout=60).status_code == 200
         assert not asked.done()
         database.execute("COMMIT")
         assert asked.result(60).json()["text"] == "Marie Curie, Pierre Curie"
@@ -150,7 +153,7 @@ def test_time_and_money_for_a_question_are_limited(fresh_home, held_model):
 
 
 def test_a_client_that_hangs_up_stops_its_question(fresh_home, held_model):
-    with Server(web_settings(fresh_home, **held_model.options()), socket=True) as server:
+    with Server(web_settings(fresh_home, **held_model.options())) as server:
         host, port = server.url.removeprefix("http://").split(":")
         connection = http.client.HTTPConnection(host, int(port))
         headers = {"Content-Type": "application/json"}
@@ -228,9 +231,9 @@ def running(pool: Limiter, owner: str, call, *, name: str = "", gone=never, seco
 def test_what_runs_and_what_waits_can_be_stopped_and_what_is_raised_is_raised():
     async def all_of_it() -> None:
         pool, go_on = Limiter(FairQueue(1, of_owner=1, of_kb=1)), threading.Event()
-        runs = running(pool, "a", go_on.wait, name="runs")
-        waits = running(pool, "a", go_on.wait, name="waits")
-        left = running(pool, "b", go_on.wait, gone=lambda: asyncio.sleep(0, True))
+        runs = running(pool, "a", partial(go_on.wait, 60), name="runs")
+        waits = running(pool, "a", partial(go_on.wait, 60), name="waits")
+        left = running(pool, "b", partial(go_on.wait, 60), gone=lambda: asyncio.sleep(0, True))
         await asyncio.sleep(0.05)
         for name, task in (("waits", waits), ("runs", runs)):
             pool.stop("a", name)
@@ -286,22 +289,15 @@ def test_a_damaged_knowledge_base_is_out_of_service_unless_its_files_turn_out_to
 
     one = CircuitBreaker("kb", check, clock)
     fails(one, DamagedKB("its text index cannot be read"))
-    assert looked.acquire(timeout=10)
-    settled(lambda: one.problem == faults[0])
+    assert looked.acquire(timeout=60)
+    until(lambda: one.problem == faults[0])
     fails(one, NotAnswering("out of service"))
     faults.clear()
     other = CircuitBreaker("kb", check, clock)
     fails(other, DamagedKB("by a mistake"))
-    settled(lambda: other.problem == "")
+    until(lambda: other.problem == "")
     fails(other, DamagedKB("by a mistake"))
     assert other.problem == ""  # it was read through just now
-
-
-def settled(true) -> None:
-    end = time.monotonic() + 10
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_the_places_of_a_long_queue_are_those_of_a_moment_ago():
@@ -421,6 +417,8 @@ def test_many_who_follow_a_run_of_another_worker_leave_the_database_alone_until_
         async def main() -> list[list[str]]:
             async with queue.running():
                 readers = [asyncio.create_task(follow()) for _ in range(READERS)]
+                while store.asked < READERS:
+                    await asyncio.sleep(0.05)
                 await asyncio.sleep(1.5)
                 before = store.asked
                 await asyncio.sleep(1.5)
@@ -428,6 +426,6 @@ def test_many_who_follow_a_run_of_another_worker_leave_the_database_alone_until_
                 store.add_events("run", OTHER, [{"kind": "started"}])
                 await asyncio.sleep(1)
                 store.end("run", OTHER, "done", {})
-                return await asyncio.wait_for(asyncio.gather(*readers), 10)
+                return await asyncio.wait_for(asyncio.gather(*readers), 60)
 
         assert asyncio.run(main()) == [["started", "end"]] * READERS

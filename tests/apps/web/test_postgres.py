@@ -19,8 +19,9 @@ from kbnav.errors import LimitReached
 from kbnav.runs.database import Execute, Rows, open_postgres
 from kbnav.sessions.checkpoints import shared_sessions
 from kbnav.sessions.session import serializer
-from tests.apps.web.parts import MARIE, Explorer, Visit, served_process, stored_run, until
+from tests.apps.web.parts import MARIE, Explorer, Visit, served_process, stored_run
 from tests.apps.web.test_store import reachable
+from tests.ending import until
 from tests.services import postgresql, stopped_postgresql
 
 YEAR = 365 * 24 * 3600.0
@@ -65,7 +66,7 @@ def test_of_twenty_questions_that_several_servers_are_asked_at_once_three_are_ta
     with open_postgres(database) as one, open_postgres(database) as two:
         stores = [Store(PostgresDatabase(pool)) for pool in (one, two)]
         stores[0].set_up()
-        start = Barrier(20)
+        start = Barrier(20, timeout=60)
         sessions = [stores[0].add_session("alice", "mini", "spinach", "m").id for _ in range(20)]
 
         def ask(number: int) -> tuple[str | None, str]:

@@ -39,6 +39,7 @@ class Chat {
       this.open("");
     } });
     this.session = offered.session;
+    this.examples = []; // that were shown last
     this.running = null;
     this.opened = 0; // how often somebody went elsewhere
     this.fillChoice();
@@ -185,6 +186,7 @@ class Chat {
     const examples = h("ul", { class: "kinds" });
     const head = h("p", { class: "soft", hidden: true }, t("welcome.try"));
     if (base) examplesOf(base).then((found) => {
+      this.examples = found;
       examples.replaceChildren(...shownExamples(akin(found, question), (one) => this.try(one), question ? 3 : undefined));
       head.hidden = !found.length;
     });
@@ -302,6 +304,12 @@ class Chat {
     clearComplaint();
     if (SPARQL.test(question)) {
       this.write(question, { now: true });
+      return this.empty(question);
+    }
+    const plain = (text) => text.toLowerCase().replace(/[\s.?!]+$/, "").trim();
+    const example = this.examples.find((one) => one.query && plain(one.text) === plain(question));
+    if (example) {
+      this.try(example);
       return this.empty(question);
     }
     if (this.running && !choice.system) {

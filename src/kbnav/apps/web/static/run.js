@@ -124,7 +124,7 @@ export class RunView {
     this.answered = ["answered", "best effort"].includes(answer.status);
     this.steps.tell(this.spent(answer));
     const base = this.offered.share ? `/api/shared/${encodeURIComponent(this.offered.share)}` : answer.result && `/api/results/${encodeURIComponent(answer.result.id)}`;
-    const head = HEADS[answer.status];
+    const head = answer.status === "no answer" && /[?？؟]\s*$/.test(answer.text) ? "" : HEADS[answer.status]; // a question asked back is no failure
     const served = this.offered.kbs.find((one) => one.key === this.run.kb);
     const nothing = answer.status === "no answer" && this.run.model === "offline";
     this.words.replaceChildren(
