@@ -286,12 +286,12 @@ class Paths:
 
     def propose(self, reading: Reading, mention: Mention, node: int, kind: str) -> list[Path]:
         """Paths from ``node``, of type ``kind``, to the type that is asked for (to any, where none is), best first."""
-        before, near = self._surroundings(reading, mention)
+        before = max((one.end for one in reading.mentions if one.end <= mention.first), default=0)
         found = []
         named = {relation for place in reading.words for relation in self._fits(reading.tokens[place].low)}
         for steps in self._walks(kind, named, _LONGEST):
             if reading.asked in ("", steps[-1].target):
-                found.append(self._scored(reading, mention, node, steps, before, near))
+                found.append(self._scored(reading, mention, node, steps, before))
         return sorted(found, key=lambda path: (-path.score, len(path.steps)))
 
     def _walks(self, kind: str, named: Set[str], longest: int) -> Iterator[tuple[Step, ...]]:
@@ -303,16 +303,7 @@ class Paths:
                 for rest in self._walks(step.target, named, longest - 1):
                     yield (step, *rest)
 
-    def _surroundings(self, reading: Reading, mention: Mention) -> tuple[int, tuple[int, ...]]:
-        """Where the part of the question about this mention begins, and the places of its words."""
-        before = max((one.end for one in reading.mentions if one.end <= mention.first), default=0)
-        last = mention.end >= max((one.end for one in reading.mentions), default=0)
-        end = len(reading.tokens) if last else mention.first
-        return before, tuple(place for place in reading.words if before <= place < end)
-
-    def _scored(
-        self, reading: Reading, mention: Mention, node: int, steps: tuple[Step, ...], before: int, near: tuple[int, ...]
-    ) -> Path:
+    def _scored(self, reading: Reading, mention: Mention, node: int, steps: tuple[Step, ...], before: int) -> Path:
         """Relations count by how well they fit the words where they should be named, types by whether they are named.
 
         Read backwards from the mention: first the words of its own relation, then the type that leads to, then the
@@ -323,8 +314,8 @@ class Paths:
         for number, step in enumerate(steps):
             named = [one for one in reading.types if one.name == step.target and before <= one.first < end]
             start = named[-1].end if named and number + 1 < len(steps) else before
-            here = tuple(place for place in near if start <= place < end)
-            fits, places = self._best(reading, step.relation, here, near)
+            here = [place for place in reading.words if start <= place < end]
+            fits, places = self._best(reading, step.relation, here)
             score += fits / len(steps)
             used |= places
             if number + 1 < len(steps):
@@ -336,11 +327,9 @@ class Paths:
             score -= _TYPE_NAMED  # what is asked for goes by another name
         return Path(node, steps, round(score - _TYPE_NAMED * len(unused), 4), frozenset(used))
 
-    def _best(
-        self, reading: Reading, relation: str, here: tuple[int, ...], near: tuple[int, ...]
-    ) -> tuple[float, set[int]]:
-        """How well a relation fits the words here; else those near by; else those of the whole question."""
-        for weight, places in ((1.0, here), (_FARTHER, near), (_FARTHER, reading.words)):
+    def _best(self, reading: Reading, relation: str, here: Sequence[int]) -> tuple[float, set[int]]:
+        """How well a relation fits the words here; else those of the whole question."""
+        for weight, places in ((1.0, here), (_FARTHER, reading.words)):
             found = {place: self._fits(reading.tokens[place].low).get(relation, 0.0) for place in places}
             best = max(found.values(), default=0.0)
             if best > 0:
