@@ -8,6 +8,7 @@ update takes a node or an edge away.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 from collections import Counter
@@ -73,6 +74,16 @@ class _File(Strict):
     file: Given
     empty: tuple[str, ...] = ()
     """Cells that say nothing, such as ``on request`` among prices."""
+    encoding: str = "utf-8-sig"
+    """Of a CSV or TSV file, such as ``cp1252``; one in UTF-16 that says so is read without."""
+
+    @field_validator("encoding")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        try:
+            return codecs.lookup(name).name
+        except LookupError as error:
+            raise ValueError(str(error)) from error
 
     def without_empty(self, record: Record) -> Record:
         """A row in which cells that say nothing are so."""
@@ -352,7 +363,8 @@ class TableSource:
 
     def _first(self, given: Table | Links) -> list[Record]:
         # a build stops at a line that cannot be read when it comes to it
-        found = (row for one in given.file.matching() for _, row in records(one, self.memory, lambda *_: None))
+        files = (records(one, self.memory, lambda *_: None, given.encoding) for one in given.file.matching())
+        found = (row for file in files for _, row in file)
         return list(map(given.without_empty, islice(found, _SAMPLED)))
 
     def described(self) -> Iterator[tuple[Origin, dict[str, tuple[str, list[Any]]]]]:
@@ -395,7 +407,7 @@ class TableSource:
         needed: list[str] | None = None
         missing, known = set(table.named), dict[str, None]()
         same = table.file.suffix not in JSON and not table.file.of_graph  # every record has the same columns
-        for number, given in records(table.file, self.memory, reject):
+        for number, given in records(table.file, self.memory, reject, table.encoding):
             record = table.without_empty(given)
             if needed is None:
                 table = table.of(record) if isinstance(table, Links) else table
