@@ -323,8 +323,6 @@ class Paths:
                 end = named[-1].first if named else end
         passed = {step.target for step in steps}
         unused = {one.name for one in reading.types if before <= one.first < mention.first and one.name not in passed}
-        if not reading.asked and any(one.name == steps[-1].target for one in reading.types):
-            score -= _TYPE_NAMED  # what is asked for goes by another name
         return Path(node, steps, round(score - _TYPE_NAMED * len(unused), 4), frozenset(used))
 
     def _best(self, reading: Reading, relation: str, here: Sequence[int]) -> tuple[float, set[int]]:
