@@ -73,17 +73,17 @@ class Recipe(Strict):
         paths = {"sources": tuple(map(move, self.sources)), "tables": move(self.tables), "bad": move(self.bad)}
         return self.model_copy(update={**records, **paths})
 
-    def source(self, over: SKB | None = None) -> Source:
-        """What to build from, but for the updates; ``over`` as of a ``TableSource``.
+    def source(self, over: SKB | None = None, *, whole: bool = False) -> Source:
+        """What to build from, but for the updates; ``over`` and ``whole`` as of a ``TableSource``.
 
         Raises UsageError, and DataError for a bad TOML file.
         """
-        whole = self._whole()
-        if over and isinstance(whole, TableSource):
-            whole = replace(whole, over=over)
-        return OfTypes(whole, self.types) if self.types else whole
+        source = self._source()
+        if over and isinstance(source, TableSource):
+            source = replace(source, over=over, whole=whole)
+        return OfTypes(source, self.types) if self.types else source
 
-    def _whole(self) -> Source:
+    def _source(self) -> Source:
         from kbnav.knowledge.skb.importers.amazon import AmazonSource
         from kbnav.knowledge.skb.importers.mag import MagSource
         from kbnav.knowledge.skb.importers.rdf import RdfSource

@@ -223,6 +223,8 @@ class TableSource:
     """File for lines that cannot be read, with their reasons; None: such a line ends the build."""
     over: SKB | None = None
     """The SKB that is updated: where all values of a field are numbers, or dates, other cells cannot be read."""
+    whole: bool = False
+    """Whether these are the files of its build, read again, and not records over it."""
     _read: dict[tuple[Table, str], dict[str, Column]] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -277,12 +279,16 @@ class TableSource:
         """The edges of columns, then those of files of edges, whose further columns are named in ``losses``."""
         prefixes = self._prefixes()
         if any(table.edges for table in self._tables):
-            for table, record, _ in self._taken(None):
-                source = table.id_of(record)
+            for table, record, repeated in self._taken(None):
+                source, ends = table.id_of(record), dict[str, list[str]]()
                 for edge in table.edges if source else ():
-                    before = prefixes.get(edge.type, f"{edge.type}:")
-                    for value in table.values(record, edge):
-                        yield EdgeRecord(source, edge.relation, before + value)
+                    if edge.column in record:
+                        before = prefixes.get(edge.type, f"{edge.type}:")
+                        ends.setdefault(edge.relation, []).extend(before + one for one in table.values(record, edge))
+                for relation, targets in ends.items():
+                    if self.over and not (self.whole or repeated):
+                        yield from _replaced(self.over, source, relation, targets)
+                    yield from (EdgeRecord(source, relation, target) for target in targets)
         for given in self._links:
             for kind in {given.source_type, given.target_type} - {"", *prefixes}:
                 raise UsageError(f"{given.file}: no table has the type {kind!r}{did_you_mean(kind, prefixes)}")
@@ -434,6 +440,14 @@ class TableSource:
         if isinstance(table, Links) or table.text:
             for column in known.keys() - {*table.named, DELETED}:
                 losses.add("columns that are not kept (columns)", f"{table.file.name}: {column}")
+
+
+def _replaced(skb: SKB, source: str, relation: str, targets: Sequence[str]) -> Iterator[EdgeRecord]:
+    """The edges of a node by a relation that lead to none of ``targets``, as edges to be deleted."""
+    node = skb.nodes.ids.find(source)
+    if node >= 0 and relation in skb.relation_names:
+        old = map(skb.id, skb.graph.neighbors(node, skb.relation_number(relation), "out").tolist())
+        yield from (EdgeRecord(source, relation, one, deleted=True) for one in old if one not in targets)
 
 
 def _stop(error: DataError, _line: str) -> None:
