@@ -49,6 +49,9 @@ _QUOTED = re.compile(r"[\"“„«]([^\"“”„«»]{2,80})[\"“”»]")
 _WORD = re.compile(r"\w[\w’'-]*")
 _INSIDE = frozenset(["of", "the", "de", "la", "von", "van", "der", "den", "del", "di", "du"])
 """Words in lower case that a name may have between others."""
+_GAP = re.compile(r"\s+\w")
+_NAME = re.compile(r"A(?:(?: i)* [AF])*")
+"""A name in a text of a letter a word: with a capital (F: a function word), inside of a name, or another."""
 _QUOTES = {'"': '"', "“": "”", "„": "“”", "«": "»", "‘": "’", "'": "'"}
 _UNSPACED = re.compile(f"[{SCRIPTS['han']}{SCRIPTS['ja']}{SCRIPTS['th']}]")
 
@@ -244,32 +247,18 @@ def _within(span: tuple[int, int], others: Sequence[tuple[int, int]]) -> bool:
 
 
 def _capitalised(question: str) -> Iterator[tuple[int, int]]:
-    """Where words with capitals follow each other, short ones such as "of" between them."""
-    run: list[re.Match[str]] = []
-    inside: list[re.Match[str]] = []
-    for word in _WORD.finditer(question):
-        last = [*run, *inside][-1:]
-        if last and question[last[0].end() : word.start()].strip():  # a comma or a full stop ends a name
-            yield from _name_of(question, run)
-            run, inside = [], []
-        if word[0][0].isupper():
-            run, inside = [*run, *inside, word], []
-        elif run and word[0] in _INSIDE:
-            inside.append(word)
-        else:
-            yield from _name_of(question, run)
-            run, inside = [], []
-    yield from _name_of(question, run)
-
-
-def _name_of(question: str, run: Sequence[re.Match[str]]) -> Iterator[tuple[int, int]]:
-    """The name that a run of words is, without words such as "Which" before it; none, where nothing is left."""
-    kept = list(run)
-    begins = bool(kept) and question[: kept[0].start()].rstrip()[-1:] in ("", ".", "!", "?", ":")
-    while kept and normalise(kept[0][0]) in function_words("en"):
-        kept, begins = kept[1:], False
-    if kept and not (begins and len(kept) == 1) and len(normalise(question[kept[0].start() : kept[-1].end()])) > 1:
-        yield kept[0].start(), kept[-1].end()
+    """Where words with capitals follow each other, short ones such as "of" between them; "Which" begins no name."""
+    words = [*_WORD.finditer(question)]
+    kinds = ""
+    for word in words:
+        capital = "F" if normalise(word[0]) in function_words("en") else "A"
+        kinds += capital if word[0][0].isupper() else "i" if word[0] in _INSIDE else "x"
+        kinds += " " if _GAP.match(question, word.end()) else "|"  # a comma or a full stop ends a name
+    for run in _NAME.finditer(kinds):
+        start, end = words[run.start() // 2].start(), words[run.end() // 2].end()
+        begins = question[:start].rstrip()[-1:] in ("", ".", "!", "?", ":")
+        if not (begins and len(run[0]) == 1) and len(normalise(question[start:end])) > 1:
+            yield start, end
 
 
 def _spaced(text: str) -> tuple[str, ...]:
