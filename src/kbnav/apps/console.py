@@ -35,7 +35,7 @@ from kbnav.runs.trajectory import FINISH, JOIN, Call, Doubt, Outcome, Run, Step,
 from kbnav.sessions.evidence import link_of
 from kbnav.settings.model import OFFLINE
 from kbnav.tools.several import ALL
-from kbnav.tools.show import cell_text, readable_text
+from kbnav.tools.show import cell_text, cut, readable_text
 from kbnav.tools.wikidata import show_rows
 
 if TYPE_CHECKING:
@@ -119,8 +119,7 @@ def short_arguments(arguments: Mapping[str, Any]) -> str:
     """A call's arguments on one line, without those that restrict nothing."""
     told = {name: value for name, value in arguments.items() if value and _UNRESTRICTED.get(name) != value}
     said = [name.replace("_", " ") if value is True else _value_text(value) for name, value in told.items()]
-    line = " ".join(printable(", ".join(filter(None, said))).split())
-    return line if len(line) <= 100 else line[:99] + "…"
+    return cut(printable(", ".join(filter(None, said))), 100)
 
 
 def _value_text(value: Any) -> str:
