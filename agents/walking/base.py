@@ -28,17 +28,16 @@ from kbnav.answers.tables import AnswerTable, Basis, Ranked, Ranking, Term
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import Entity, KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.models.calls import ModelCalls, open_calls
+from kbnav.models.calls import Ask, open_calls
 from kbnav.models.chat import open_chat_model, open_models
-from kbnav.runs.trajectory import Call, Fact, Outcome, Step, Trace, Turn, Usage
+from kbnav.runs.trajectory import Call, Fact, Outcome, Step, Turn, Usage
 from kbnav.settings.model import OFFLINE, REPLAY, Budget, Settings
 from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
-from kbnav.tools.walking import FROM_BEFORE, ITEM_MARK, Ask, fact_text
+from kbnav.tools.walking import FROM_BEFORE, ITEM_MARK, fact_text
 
 PROMPTS = "walking"
 """Folder of the prompts that several of these agents use."""
-FREE = Usage()
 _SOUGHT = ("query", "text")
 """Arguments that say what a search is for."""
 _SAID = 3
@@ -65,17 +64,7 @@ def open_walking_models(settings: Settings, system: str) -> Models:
     policy, writer = open_models(settings)
     if "temperature" not in settings.model_fields_set:
         policy = open_chat_model(settings, sampling=False)
-    return Models(policy, asker(open_calls(settings)), ModelWriter(writer or policy))
-
-
-def asker(calls: ModelCalls) -> Ask:
-    """Model calls as the tools ask them: one prompt, its text and its cost."""
-
-    def ask(prompt: str, purpose: str, *, temperature: float | None = None, sample: int = 0) -> tuple[str, Usage]:
-        trace = Trace()
-        return calls.ask(prompt, trace, purpose=purpose, temperature=temperature, sample=sample), trace.usage
-
-    return ask
+    return Models(policy, open_calls(settings).ask, ModelWriter(writer or policy))
 
 
 def fixed_agent(
@@ -121,14 +110,14 @@ CallSpec = tuple[str, str, Mapping[str, Any]]
 """Tool, thought and arguments of a call that a program makes."""
 
 
-def call_for(state: State, toolbox: Toolbox, wanted: Sequence[CallSpec], usage: Usage = FREE) -> Reply:
+def call_for(state: State, toolbox: Toolbox, wanted: Sequence[CallSpec], usage: Usage | None = None) -> Reply:
     """A turn of these calls; ``usage`` is what choosing them cost."""
     turn = next_turn(state)
     calls = []
     for number, (name, thought, arguments) in enumerate(wanted, 1):
         said, values = toolbox.validate(name, {"thought": thought, **arguments})
         calls.append(Call(name, values, said or thought, f"call-{turn}-{number}", turn))
-    return Reply(calls, usage)
+    return Reply(calls, usage or Usage())
 
 
 def last_turn(path: Sequence[Step]) -> list[Step]:

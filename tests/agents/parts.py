@@ -16,14 +16,14 @@ from kbnav.agents.walking.base import Models
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import QuerySyntaxError, ServiceError
 from kbnav.knowledge.base import Capability, KnowledgeBase, SearchKind, SearchResult
+from kbnav.models.calls import Ask
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.planning.paths import Hop, Plan, PlannedPath, Planner
-from kbnav.runs.trajectory import Usage
+from kbnav.runs.trajectory import Trace, Usage
 from kbnav.settings.model import Settings
 from kbnav.settings.systems import find
 from kbnav.tools.context import Context, Observation
 from kbnav.tools.toolbox import Toolbox
-from kbnav.tools.walking import Ask
 from kbnav.tools.wikidata import finish
 
 
@@ -130,13 +130,14 @@ class Script:
     temperatures: list[float | None] = field(default_factory=list)
 
     def __call__(
-        self, prompt: str, purpose: str, *, temperature: float | None = None, sample: int = 0
-    ) -> tuple[str, Usage]:
+        self, prompt: str, trace: Trace, *, purpose: str, temperature: float | None = None, sample: int = 0
+    ) -> str:
         self.prompts.append(prompt)
         self.purposes.append(purpose)
         self.temperatures.append(temperature)
         place = len(self.prompts) - 1
-        return (self.replies[place] if place < len(self.replies) else ""), Usage(prompt=10, completion=1, calls=1)
+        trace.spend(Usage(prompt=10, completion=1, calls=1))
+        return self.replies[place] if place < len(self.replies) else ""
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from kbnav.errors import BadResponse, DataError, ServiceError, UsageError
-from kbnav.evaluation.datasets import NAMES, ORIGINS, Remote, find_dataset, load_dataset, load_file
-from kbnav.evaluation.datasets.fetch import fetch
+from kbnav.evaluation.datasets import NAMES, ORIGINS, Remote, fetch, find_dataset, load_dataset, load_file
 from kbnav.evaluation.datasets.records import Dataset, File
 from kbnav.evaluation.evaluate import EvaluationPlan, evaluate, score_folder
 from kbnav.evaluation.gold import collect_gold, given_of_gold, gold_file, take_gold

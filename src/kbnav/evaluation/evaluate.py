@@ -16,7 +16,6 @@ from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kbnav.answers.tables import markdown_table
@@ -60,13 +59,8 @@ from kbnav.settings.plugins import missing
 from kbnav.settings.systems import usual_agent
 
 _log = logging.getLogger(__name__)
-RULES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        **{rule: {"budget": (rule,)} for rule in ("rollback", "premature_finish", "hint")},
-        "pruning": {"pruning": "none"},
-    }
-)
-"""What leaving out each rule sets; any other name is that of a part or a tool."""
+RULES = frozenset({"rollback", "premature_finish", "hint"})
+"""Rules of the budget that can be left out, as ``pruning`` and the parts can; any other name is that of a tool."""
 PARTS = frozenset({"kg", "drf"})
 """Parts of the system ``kar``; its option ``without`` holds them."""
 
@@ -203,11 +197,12 @@ def leave_out(settings: Settings, names: Sequence[str]) -> Settings:
         if name in PARTS:
             given = settings.options.get("without", ())
             parts = given.split(",") if isinstance(given, str) else given
-            settings = settings.model_copy(update={"options": {**settings.options, "without": (*parts, name)}})
-            continue
-        rule = RULES.get(name, {"without_tools": (*settings.without_tools, name)})
-        budget = settings.budget.model_copy(update={"without": (*settings.budget.without, *rule.get("budget", ()))})
-        settings = settings.model_copy(update={**rule, "budget": budget})
+            less: Mapping[str, Any] = {"options": {**settings.options, "without": (*parts, name)}}
+        elif name in RULES:
+            less = {"budget": settings.budget.model_copy(update={"without": (*settings.budget.without, name)})}
+        else:
+            less = {"pruning": "none"} if name == "pruning" else {"without_tools": (*settings.without_tools, name)}
+        settings = settings.model_copy(update=less)
     return settings
 
 

@@ -21,10 +21,9 @@ from kbnav.encoders.trained import Question, refuse_seen
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.calls import open_calls
-from kbnav.programs.first_stage import bound_to, open_parts
 from kbnav.programs.groups import Centroids, assign
 from kbnav.programs.program import BadProgram, Program
-from kbnav.programs.sandbox import Sandbox
+from kbnav.programs.sandbox import Sandbox, bound_to, open_parts
 from kbnav.programs.steps import ranked
 from kbnav.prompts import prompt_hashes
 from kbnav.retrieval.base import NO_PROMPTS, RetrievalOptions, as_ranking, hits_text

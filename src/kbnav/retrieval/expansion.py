@@ -73,8 +73,6 @@ class ExpansionOptions(ComposedOptions):
 
     base: str = "vss"
     """The system that is asked with the expanded query."""
-    repeats: Count = 1
-    """How often the query itself stands in the expanded query."""
 
     @property
     def made_of(self) -> Sequence[str]:
@@ -138,7 +136,7 @@ class ExpandedRetriever:
         if not expansions:
             trace.record("expanded_query", Observed("no expansion was made: the query is asked as it is", ok=False))
             return self._base.retrieve(query, k, trace)
-        expanded = join(query, expansions, self._options.repeats)
+        expanded = join(query, expansions)
         trace.record("expanded_query", Observed(expanded))
         nodes = expansions.nodes if isinstance(expansions, Expansions) else ()
         found = self._base.retrieve(expanded, max(k, len(nodes)), trace)
@@ -229,9 +227,9 @@ class AGR(RAR):
         return document(self._calls.ask(prompt, trace, purpose=step, needed=False))
 
 
-def join(query: str, expansions: Sequence[str], repeats: int = 1) -> str:
-    """The query, as often as told, and its expansions behind it, a line each (KAR, equation 2)."""
-    return "\n".join([*[query] * repeats, *expansions])
+def join(query: str, expansions: Sequence[str]) -> str:
+    """The query and its expansions behind it, a line each (KAR, equation 2)."""
+    return "\n".join([query, *expansions])
 
 
 def write_documents(

@@ -32,7 +32,7 @@ from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import Settings
 from kbnav.settings.plugins import missing
 
-MOST_NODES, HOPS = 200, 1
+MOST_NODES = 200
 MATCHED, CANDIDATE, BETWEEN = 0, 1, 2
 """What a node is in the subgraph; a candidate that is named too is ``MATCHED``."""
 _MOST_MATCHED = 20
@@ -109,9 +109,9 @@ class Subgraph:
 class Builder:
     """Makes subgraphs of questions over the memory-mapped graph."""
 
-    def __init__(self, skb: SKB, index: VectorSearch, *, most: int = MOST_NODES, hops: int = HOPS) -> None:
+    def __init__(self, skb: SKB, index: VectorSearch, *, most: int = MOST_NODES) -> None:
         """``index`` has the vectors of nodes and questions."""
-        self._skb, self._index, self._most, self._hops = skb, index, most, hops
+        self._skb, self._index, self._most = skb, index, most
         self._matcher = NodeMatcher(skb, "exact")
         self._type_end = np.array(skb.nodes.type_start[1:])
 
@@ -140,18 +140,12 @@ class Builder:
         )
 
     def _between(self, seeds: Ints, cosines: Any) -> Ints:
-        room = max(0, self._most - len(seeds))
-        chosen = np.zeros(0, np.int64)
-        frontier = seeds
-        for _ in range(self._hops):
-            around = np.concatenate([rows(self._skb.graph, frontier, way, _ROW)[1] for way in WAYS])
-            others, joined = np.unique(around, return_counts=True)
-            new = ~np.isin(others, np.concatenate([seeds, chosen]))
-            others, joined = others[new].astype(np.int64), joined[new]
-            worth = np.minimum(joined, 2) + cosines(others)
-            frontier = others[np.argsort(-worth, kind="stable")][: room - len(chosen)]
-            chosen = np.concatenate([chosen, frontier])
-        return chosen
+        around = np.concatenate([rows(self._skb.graph, seeds, way, _ROW)[1] for way in WAYS])
+        others, joined = np.unique(around, return_counts=True)
+        new = ~np.isin(others, seeds)
+        others, joined = others[new].astype(np.int64), joined[new]
+        worth = np.minimum(joined, 2) + cosines(others)
+        return others[np.argsort(-worth, kind="stable")][: max(0, self._most - len(seeds))]
 
 
 def rows(graph: Graph, nodes: Ints, way: str, most: int) -> tuple[Ints, Ints, Ints]:

@@ -24,9 +24,10 @@ from kbnav.programs.api.functions import (
     ModelFunctions,
     OutOfCalls,
     StringFunctions,
+    functions_of,
     short_text,
 )
-from kbnav.programs.api.knowledge import MOST_TEXT, KnowledgeFunctions
+from kbnav.programs.api.knowledge import MOST_TEXT, EmbeddingFunctions, KnowledgeFunctions
 from kbnav.runs.trajectory import Trace
 
 API_VERSION = 1
@@ -85,14 +86,15 @@ class Api:
         """Without ``model`` no function asks one."""
         self.limits = limits or ApiLimits()
         self.model = model
-        self._knowledge = KnowledgeFunctions(kb)
+        self._ids, reading = kb.skb.nodes.ids, EmbeddingFunctions(kb)
         self.owners: Mapping[Group, object] = {
-            "knowledge base": self._knowledge,
-            "embedding": self._knowledge,
+            "knowledge base": reading,
+            "embedding": reading,
             "strings": StringFunctions(),
         }
-        found = [*KnowledgeFunctions.functions(), *StringFunctions.functions()]
-        found += ModelFunctions.functions() if model else []
+        found = functions_of(KnowledgeFunctions, "knowledge base") + functions_of(EmbeddingFunctions, "embedding")
+        found += functions_of(StringFunctions, "strings")
+        found += functions_of(ModelFunctions, "language model") if model else []
         found.append(Function("feedback", Feedback.debug))
         self.functions: Mapping[str, Function] = {one.name: one for one in found}
 
@@ -102,7 +104,7 @@ class Api:
 
     def unknown(self, ids: Iterable[str]) -> list[str]:
         """Those that are no nodes of the knowledge base."""
-        return self._knowledge.unknown(ids)
+        return [node for node in ids if self._ids.find(node) < 0]
 
     @cached_property
     def stubs(self) -> str:
@@ -161,7 +163,7 @@ class Calls:
         try:
             return _clean(function.call(self._owners[function.group], args, kwargs or {}))
         finally:
-            self.seconds += 0.0 if function.asks_model else time.perf_counter() - began
+            self.seconds += 0.0 if function.group == "language model" else time.perf_counter() - began
 
 
 def _clean(value: Any) -> Any:
