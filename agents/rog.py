@@ -12,17 +12,20 @@ from kbnav.agents.walking.base import (
     PROMPTS,
     CallSpec,
     Models,
+    Planned,
     WalkEnding,
     answer_lines,
     call_for,
     fixed_agent,
     known_nodes,
     lookups_left,
+    open_planned,
     open_walking_models,
+    planned,
+    planned_starts,
     question_in_chat,
 )
 from kbnav.agents.walking.options import RogOptions
-from kbnav.agents.walking.planned import Planned, open_planned, planned, planned_starts
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.calls import BYTES_PER_TOKEN, Ask
 from kbnav.planning.paths import Planner

@@ -21,9 +21,11 @@ from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.policy import Demonstrations, read_demonstrations
 from kbnav.agents.common.state import Policy, Reply, State
 from kbnav.agents.walking.base import (
+    PLAN,
     PROMPTS,
     CallSpec,
     Models,
+    Planned,
     WalkEnding,
     answer_lines,
     call_for,
@@ -34,11 +36,11 @@ from kbnav.agents.walking.base import (
     last_turn,
     lookups_left,
     names_of,
+    open_match,
     open_walking_models,
     question_in_chat,
 )
 from kbnav.agents.walking.options import TogOptions
-from kbnav.agents.walking.planned import PLAN, Planned, open_match
 from kbnav.answers.relevance import content_words, relevance
 from kbnav.encoders import Encoder
 from kbnav.errors import UsageError

@@ -18,7 +18,7 @@ from kbnav.errors import QuerySyntaxError, ServiceError
 from kbnav.knowledge.base import Capability, KnowledgeBase, SearchKind, SearchResult
 from kbnav.models.calls import Ask
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.planning.paths import Hop, Plan, PlannedPath, Planner
+from kbnav.planning.paths import TEXT_PATH, Hop, Plan, PlannedPath, Planner, RelationPath
 from kbnav.runs.trajectory import Trace, Usage
 from kbnav.settings.model import Settings
 from kbnav.settings.systems import find
@@ -154,9 +154,9 @@ class Given:
         return Plan(self.paths, self.notes)
 
 
-OWNED = PlannedPath((Hop("owns"),), 0.7, ("person", "house"))
-OWNED_IN = PlannedPath((Hop("owns"), Hop("located_in")), 0.2, ("person", "house", "town"))
-BY_TEXT = PlannedPath((), 0.1)
+OWNED = PlannedPath(RelationPath((Hop("owns"),), ("person", "house")), 0.7)
+OWNED_IN = PlannedPath(RelationPath((Hop("owns"), Hop("located_in")), ("person", "house", "town")), 0.2)
+BY_TEXT = PlannedPath(TEXT_PATH, 0.1)
 
 
 def settings(home: Path, *, budget: dict[str, int] | None = None, **options: object) -> Settings:

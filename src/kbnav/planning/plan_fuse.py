@@ -276,14 +276,14 @@ class Gatherer:
         joint, narrow, confidence = np.zeros(count), np.zeros(count), 0.0
         for clause, plan in planned:
             one = np.zeros(count)
-            for path in plan.paths:
-                if path.is_text:  # the name may be a mere word: then nothing speaks against what no path leads to
-                    one += path.probability
+            for path, share in plan.paths:
+                if path == TEXT_PATH:  # the name may be a mere word: then nothing speaks against what no path leads to
+                    one += share
                     continue
-                confidence = max(confidence, path.probability)
+                confidence = max(confidence, share)
                 ends = reached(self._skb, path, list(map(self._skb.id, clause.nodes)), _ENDS)
-                one[ends] += path.probability
-                narrow[ends] += path.probability / max(1, len(ends))
+                one[ends] += share
+                narrow[ends] += share / max(1, len(ends))
             joint += np.log(_FLOOR_evidence + one)
         found = np.flatnonzero(narrow)
         order = np.argsort(-(joint + START.plain[1] * np.log(_NARROWEST + narrow))[found], kind="stable")
@@ -510,7 +510,7 @@ class PlanFuse:
             seen.nodes = [self._skb.id(node) for clause, _ in planned for node in clause.nodes]
             seen.text = "\n".join(_describe(query, *one) for one in planned) or "nothing is named"
         with trace.step("fuse", query=query) as seen:
-            if any(not path.is_text for _, plan in planned for path in plan.paths):
+            if any(path != TEXT_PATH for _, plan in planned for path, _ in plan.paths):
                 hits = self._weighed(query, planned)
             else:
                 hits = self._by_rank(query)
@@ -533,5 +533,5 @@ class PlanFuse:
 
 
 def _describe(query: str, clause: Clause, plan: Plan) -> str:
-    best = [f"{path.probability:.2f} {' / '.join(map(str, path.hops)) or 'text'}" for path in plan.paths[:3]]
+    best = [f"{share:.2f} {' / '.join(map(str, path.hops)) or 'text'}" for path, share in plan.paths[:3]]
     return f"{query[clause.start : clause.end]}: {', '.join(best) or 'no path'}"

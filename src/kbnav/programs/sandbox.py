@@ -29,10 +29,10 @@ from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.ray_cluster import Pool, connected, for_workers, share_of
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.models.calls import open_calls
-from kbnav.programs.api import API_VERSION, Api, Calls, OutOfCalls
+from kbnav.programs.api import API_VERSION, Api, Calls
 from kbnav.programs.api.functions import OverLimit
 from kbnav.programs.api.knowledge import NotHere
-from kbnav.programs.program import Failure, FailureKind, Outcome, Problem, Program
+from kbnav.programs.program import Failure, FailureKind, LimitReached, Outcome, Problem, Program
 from kbnav.programs.steps import SIDE_BY_SIDE, TrialRunner
 from kbnav.prompts import prompt_hashes
 from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
@@ -76,19 +76,8 @@ _KINDS: Mapping[str, FailureKind] = {
     "RecursionError": "recursion",
     "SyntaxError": "program",
     "NotImplementedError": "program",
-    "OutOfCalls": "calls",
-    "OutOfOutput": "output",
-    "OutOfTime": "time",
 }
 Turn = Callable[[], "monty.SyncSnapshot"]
-
-
-class OutOfOutput(KbnavError):
-    """A program printed more than it may."""
-
-
-class OutOfTime(KbnavError):
-    """A program was at work for longer than it may be."""
 
 
 @dataclass(frozen=True)
@@ -169,8 +158,8 @@ class Sandbox:
             scores, failure = read_scores(value, program, candidates, api)
         except self._monty.MontyError as error:
             failure = self._failure(error, program)
-        except (OutOfCalls, OutOfOutput, OutOfTime) as error:
-            failure = Failure(str(error), kind=_KINDS[type(error).__name__])
+        except LimitReached as error:
+            failure = Failure(str(error), kind=error.kind)
         seconds = round(time.perf_counter() - began, 4)
         return Outcome(scores, failure, calls.feedback.text, dict(calls.counts), seconds, calls.trace.usage)
 
@@ -188,7 +177,7 @@ class Sandbox:
 
         def check_output() -> None:
             if room < 0:
-                raise OutOfOutput(f"it printed more than {self.limits.output} bytes")
+                raise LimitReached("output", f"it printed more than {self.limits.output} bytes")
 
         def turn(go_on: Turn) -> monty.SyncSnapshot:
             """One turn of the interpreter, with the time in which its values come out of the process."""
@@ -205,7 +194,7 @@ class Sandbox:
                 while not isinstance(state, self._monty.MontyComplete):
                     check_output()
                     if seconds < 0:  # the interpreter ends a single turn itself
-                        raise OutOfTime(f"TimeoutError: it ran longer than {self.limits.seconds:g} seconds")
+                        raise LimitReached("time", f"TimeoutError: it ran longer than {self.limits.seconds:g} seconds")
                     state = turn(self._resumption(state, calls))
             except self._monty.MontyError:
                 check_output()  # a program sees what the callback raises, and may catch it

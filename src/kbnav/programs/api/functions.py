@@ -17,8 +17,9 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 from pydantic import FailFast, Field, ValidationError, validate_call
 
 from kbnav.answers.relevance import content_words
-from kbnav.errors import FATAL, BadArguments, KbnavError, Stopped, StopRun
+from kbnav.errors import FATAL, BadArguments, Stopped, StopRun
 from kbnav.models.calls import ModelCalls
+from kbnav.programs.program import LimitReached
 from kbnav.prompts import render
 from kbnav.retrieval.base import without_thought
 from kbnav.retrieval.expansion import parse_score
@@ -47,16 +48,12 @@ DEADLINE: ContextVar[float] = ContextVar("DEADLINE", default=float("inf"))
 """Of the call that is under way, by ``time.perf_counter``."""
 
 
-class OutOfCalls(KbnavError):
-    """A limit that ends the run: of calls, or of the time spent in them."""
-
-
 def in_time(values: Iterable[T]) -> Iterator[T]:
-    """The same values, until the time of the call is over. Raises OutOfCalls."""
+    """The same values, until the time of the call is over. Raises LimitReached."""
     end = DEADLINE.get()
     for value in values:
         if time.perf_counter() > end:
-            raise OutOfCalls(OVERDUE)
+            raise LimitReached("calls", OVERDUE)
         yield value
 
 
