@@ -128,6 +128,8 @@ def test_what_no_score_can_come_of_is_said_before(kbnav, folder, caplog):
     (folder / "q.csv").write_text("\n".join(["id,question,sparql", *asked]))
     kbnav.out("run", "q.csv", "--kb", "mini", "--out", "empty")
     assert "2 of 3 gold answers, such as that of qQ99999991, have no rows on this copy" in caplog.messages[-1]
+    kbnav.out("run", "q.csv", "--kb", "mini", "--answerable", "--out", "some")
+    assert sum("have no rows" in one for one in caplog.messages) == 1
     (folder / "n.jsonl").write_text(json.dumps({"id": "n", "question": "Which ship?", "nodes": ["ship:heron"]}))
     for system in ("kar", "pasemiqa", "skb"):
         kbnav.out("run", "n.jsonl", "--kb", "demo", "--system", system, "--out", system)
