@@ -40,7 +40,7 @@ from kbnav.planning.paths import TEXT_PATH, PathSchema, Plan, Planner, RelationP
 from kbnav.planning.planners import encoder_of
 from kbnav.planning.ranker import EPOCHS, Mask, Ranker
 from kbnav.planning.training import MOST_ANSWERS, Example, LabelledQuestion, path_label, possible
-from kbnav.retrieval.base import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, hits_text
+from kbnav.retrieval.base import NO_PROMPTS, Hits, TrainedOptions, as_ranking, candidate_ranges, hits_text
 from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
 from kbnav.runs.journal import write_whole
 from kbnav.runs.trajectory import Trace
@@ -477,11 +477,9 @@ def load(folder: Path, skb: SKB) -> tuple[Card, Ranker, WordWeights, Weights]:
     return card, planner, WordWeights(**found["telling"]), Weights(**found["weights"])
 
 
-class PlanFuseOptions(RetrievalOptions):
+class PlanFuseOptions(TrainedOptions):
     """Options of ``plan-fuse``."""
 
-    trained: str = ""
-    """Folder of what was trained (``kbnav train fuse``)."""
     depth: int = Field(default=100, ge=1)
     """Nodes of each ranking that count where there is no plan."""
 
@@ -494,9 +492,7 @@ class PlanFuse:
 
     def __init__(self, kb: SkbKB, options: PlanFuseOptions) -> None:
         """Raises UsageError without what was trained, or where that is for another SKB; DataError if it is damaged."""
-        if not options.trained:
-            raise UsageError("plan-fuse must be trained first: kbnav train fuse, then --set trained=FOLDER")
-        self._skb, self._options, folder = kb.skb, options, Path(options.trained)
+        self._skb, self._options, folder = kb.skb, options, options.folder(self.name, "fuse")
         self._ranges = candidate_ranges(kb.skb, options)
         card, planner, telling, self._weights = load(folder, kb.skb)
         self._gatherer = Gatherer(kb.skb, planner, telling, self._ranges)

@@ -28,6 +28,7 @@ from kbnav.models.calls import Blobs
 from kbnav.retrieval.base import (
     NO_PROMPTS,
     RetrievalOptions,
+    TrainedOptions,
     as_ranking,
     candidate_ranges,
     followed,
@@ -242,24 +243,14 @@ _OF = "of.json"
 _PART = "vectors.part"
 
 
-class DenseOptions(RetrievalOptions):
-    """Options of ``dense``."""
-
-    trained: str = ""
-    """The folder that ``kbnav train dense`` wrote."""
-
-
 class Dense(VSS):
     """The cosine of the query's embedding with each document's, by encoders of their own."""
 
     name = "dense"
 
-    def __init__(self, kb: SkbKB, options: DenseOptions) -> None:
+    def __init__(self, kb: SkbKB, options: TrainedOptions) -> None:
         """Raises UsageError where nothing is named that was trained for the SKB, or where it has no vectors of it."""
-        if not options.trained:
-            made = "kbnav train dense makes them, --set trained=FOLDER names their folder"
-            raise UsageError(f"dense needs encoders: {made}")
-        folder = Path(options.trained)
+        folder = options.folder(self.name, "dense")
         encoder = Trained.load(folder)
         check_schema(folder, encoder.card, kb.skb.meta.name, kb.skb.meta.schema_sha256)
         super().__init__(kb, options, (vectors_of(folder, kb.skb, encoder), encoder.card.relations))

@@ -26,7 +26,16 @@ from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.vectors import VectorSearch
-from kbnav.retrieval.base import ROLES, ComposedOptions, Retriever, as_ranking, build_retriever, hits_text, numbers
+from kbnav.retrieval.base import (
+    ROLES,
+    ComposedOptions,
+    Retriever,
+    TrainedOptions,
+    as_ranking,
+    build_retriever,
+    hits_text,
+    numbers,
+)
 from kbnav.retrieval.documents import document_vectors
 from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import Settings
@@ -238,11 +247,9 @@ def together(graphs: Sequence[Subgraph], index: VectorSearch, relations: int) ->
 WEIGHTS = "network.safetensors"
 
 
-class QAGNNOptions(ComposedOptions):
+class QAGNNOptions(TrainedOptions, ComposedOptions):
     """Options of ``qagnn``."""
 
-    trained: str = ""
-    """The folder that ``kbnav train qagnn`` wrote."""
     depth: int = Field(default=50, ge=1, le=150)
     """Nodes that are ranked again."""
 
@@ -262,11 +269,9 @@ class QAGNN:
 
         Raises DataError where the folder has changed.
         """
-        if not options.trained:
-            raise UsageError("qagnn must be trained first: kbnav train qagnn, then --set trained=FOLDER")
+        folder = options.folder(self.name, "qagnn")
         if find_spec("torch") is None:
             raise missing("qagnn", "torch", extra="train")
-        folder = Path(options.trained)
         card = read_card(folder, "qagnn")
         check_schema(folder, card, kb.skb.meta.name, kb.skb.meta.schema_sha256)
         check_files(folder / MODEL, card.files)
