@@ -154,8 +154,7 @@ def test_an_agent_of_ones_own_is_asked_chatted_with_and_evaluated(kbnav, folder)
     assert (code, out.count("every step:")) == (0, 2)
     mini_dataset(folder / "mini.jsonl")
     out = kbnav.out(
-        *("eval", "run", "mini.jsonl", "--kb", "mini"),
-        *("--limit", "2", "--out", "run", "--system", "strange:agent"),
+        *("eval", "run", "mini.jsonl", "--kb", "mini"), *("--limit", "2", "--out", "run", "--system", "strange:agent")
     )
     saved = read_saved_run(folder / "run")
     assert saved.info.system == "lister"

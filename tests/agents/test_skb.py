@@ -281,10 +281,7 @@ def test_paths_are_followed_and_what_all_lead_to_is_shown(village):
     both = use(
         village,
         "follow_paths",
-        paths=[
-            {"entity_ids": ["p1"], "relations": ["owns"]},
-            {"entity_ids": ["p2"], "relations": ["owns"]},
-        ],
+        paths=[{"entity_ids": ["p1"], "relations": ["owns"]}, {"entity_ids": ["p2"], "relations": ["owns"]}],
     )
     assert both.text.splitlines() == [
         "1 node that all paths lead to.",

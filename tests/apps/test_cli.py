@@ -27,7 +27,9 @@ from kbnav.runs.trajectory import Call, Step, load_run
 from kbnav.settings.model import setting_names
 from tests.apps.parts import QUERY, QUESTION, curie, model
 from tests.conftest import ROOT
-from tests.models.stub import Canned, ModelStub, completion, failure, silent_endpoint
+from tests.dripping import silent
+from tests.ending import started
+from tests.models.stub import Canned, ModelStub, completion, failure
 
 
 def test_ask_streams_steps_then_prints_answer_table_query_with_labels_and_link(kbnav):
@@ -127,6 +129,7 @@ def test_no_answer_is_exit_code_1(kbnav):
         (["ask", "--json", "--csv", "What?"], "not both"),
         (["show", "last"], "no saved runs match 'last'"),
         (["ask", "# of Curie\nSELECT ?x { ?x wdt:P61 wd:Q7186 }"], "`kbnav sparql query` runs it"),
+        (["ask", "SELECT # things\nDISTINCT # each once\n?x { ?x wdt:P61 wd:Q7186 }"], "`kbnav sparql query` runs it"),
         (["ask", "DESCRIBE wd:Q42"], "`kbnav sparql query` runs it"),
         (["ask", "--set", "model_timout=5", "What?"], "did you mean 'model_timeout'?"),
         (["chat", "--kb", "nowhere", "--session", "ed1"], "there is no session 'ed1'"),
@@ -164,14 +167,14 @@ def test_a_model_without_a_key_says_what_to_set(kbnav):
 
 
 def test_ctrl_c_ends_a_run_at_once_and_saves_it(home):
-    with silent_endpoint() as (url, asked, _):
+    with silent() as (url, asked, _):
         command = [sys.executable, "-m", "kbnav", "ask", "--model", "m", "--base-url", url, QUESTION]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-        assert asked.wait(60)
-        process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=30)
+        with started(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+            assert asked.wait(60)
+            process.send_signal(signal.SIGINT)
+            _, error = process.communicate(timeout=60)
     assert process.returncode == 3
-    assert error == "kbnav: Interrupted; the run so far is saved: kbnav show last\n"
+    assert error.endswith("kbnav: Interrupted; the run so far is saved: kbnav show last\n")
     (saved,) = (home / "runs").iterdir()
     assert load_run(saved).outcome.status == "failed"
 

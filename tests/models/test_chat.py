@@ -190,8 +190,7 @@ def test_every_failure_is_one_typed_line(reply, error, said):
 
 
 @pytest.mark.parametrize(
-    "reply",
-    [completion(None, refusal="I cannot help with that."), completion("", finish="content_filter")],
+    "reply", [completion(None, refusal="I cannot help with that."), completion("", finish="content_filter")]
 )
 def test_refusals_are_recognised(reply):
     with ModelStub([reply]) as stub:

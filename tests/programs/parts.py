@@ -114,12 +114,7 @@ class Runner:
     def __init__(self) -> None:
         self.runs = 0
 
-    def __call__(
-        self,
-        program: Program,
-        query: str,
-        candidates: Sequence[str],
-    ) -> Outcome:
+    def __call__(self, program: Program, query: str, candidates: Sequence[str]) -> Outcome:
         self.runs += 1
         for way, rank in WAYS.items():
             if repr(way) in program.source:

@@ -141,12 +141,7 @@ def test_a_limit_freezes_what_is_best_until_then_and_a_person_who_stops_it_freez
 def test_the_cost_of_grouping_counts_towards_the_limit(tmp_path):
     wanted = order()
     groups = GroupsFound(tuple(one_group(wanted.training, wanted.validation)), Usage(1, 1, 0, 1), 3.0)
-    found = train(
-        order(cost=3.0),
-        tmp_path,
-        workshop(ScriptedWriter(SOURCES)),
-        lambda: groups,
-    )
+    found = train(order(cost=3.0), tmp_path, workshop(ScriptedWriter(SOURCES)), lambda: groups)
     assert (found.cost, found.ended) == (3.0, {"g1": "cost"})
 
 
@@ -518,10 +513,7 @@ def test_the_queries_of_a_batch_are_run_side_by_side_and_come_back_in_their_orde
 
 def test_a_query_whose_answer_is_no_candidate_counts_as_any_other_and_a_program_may_still_find_it():
     lost, found = asked("1", "query 1 x", "elsewhere"), asked("2", "query 2 x", NODES[0])
-    bench = TrialRunner(
-        lambda query: NODES,
-        lambda program, query, nodes: Outcome({"elsewhere": 2.0, NODES[0]: 1.0}),
-    )
+    bench = TrialRunner(lambda query: NODES, lambda program, query, nodes: Outcome({"elsewhere": 2.0, NODES[0]: 1.0}))
     assert means(bench.baseline([lost, found]))["mrr"] == 0.5
     trials = bench.run(Program.read(program("good")), [lost, found])
     assert [one.metrics["mrr"] for one in trials] == [1.0, 0.5]

@@ -12,15 +12,7 @@ from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import BETWEEN, CLOSE, OPEN, TEXT, Hop, PathSchema
-from kbnav.planning.seq2seq import (
-    Epoch,
-    Seq2Seq,
-    Seq2SeqOptions,
-    add_marks,
-    new_model,
-    prompt_ids,
-    with_lora,
-)
+from kbnav.planning.seq2seq import Epoch, Seq2Seq, Seq2SeqOptions, add_marks, new_model, prompt_ids, with_lora
 from kbnav.planning.training import Example, LabelledQuestion, examples
 from tests.planning.conftest import EDGES, built
 
@@ -179,11 +171,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(clinic, asked, 
     assert {path.name for path in (tmp_path / "stopped").iterdir()} == {"card.json", "model"}
 
 
-def test_the_marks_of_paths_become_tokens_of_any_base_and_are_trained(
-    clinic,
-    asked,
-    tmp_path,
-):
+def test_the_marks_of_paths_become_tokens_of_any_base_and_are_trained(clinic, asked, tmp_path):
     plain, tokenizer = _base_without_marks(asked, tmp_path / "base")
     assert len(tokenizer(OPEN, add_special_tokens=False)["input_ids"]) > 1
     model, tokens = with_lora(str(tmp_path / "base"), rank=2)

@@ -221,10 +221,10 @@ class _CountingCancellation(Cancellation):
         super().__init__(loop)
         self._count = count
 
-    def ask(self, call: Callable[[], T], awaited: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def ask(self, awaited: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """As a cancellation does. Raises as ``count`` too."""
         self._count()
-        return super().ask(call, awaited)
+        return super().ask(awaited)
 
 
 @contextmanager

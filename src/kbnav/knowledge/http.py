@@ -31,8 +31,8 @@ from kbnav.errors import BadResponse, CredentialsError, QueryRefused, QueryTimeo
 from kbnav.knowledge.base import Meter
 from kbnav.knowledge.http_store import MAX_BODY, HttpCache, Rules, Slot, Throttle
 from kbnav.knowledge.replies import TIMED_OUT, Again, Reply, Request, host_of, is_loopback
-from kbnav.models.cancellation import current_cancellation
-from kbnav.models.transport import MIB, TooMuch, credentials, hidden_in, in_time
+from kbnav.models.cancellation import Cancellation, OutOfTime, current_cancellation
+from kbnav.models.transport import MIB, credentials, hidden_in
 from kbnav.settings.model import Settings
 
 GRACE = 10.0
@@ -216,10 +216,11 @@ class HttpClient:
 
     def _reply(self, request: Request) -> Reply:
         # Silence is ended by the limit itself; a service that drips may take it twice.
+        seconds = 2 * self._timeout(request)
         try:
-            reply = in_time(lambda: self._send(request), 2 * self._timeout(request))
-        except TooMuch as error:
-            said = f"{host_of(request.url)}: {error}"
+            reply = (current_cancellation() or Cancellation()).run(lambda: self._send(request), seconds)
+        except OutOfTime as error:
+            said = f"{host_of(request.url)}: the reply was not whole after {seconds:g} s"
             raise QueryTimeout(said) if request.service == "sparql" else Again(ServiceError(said)) from error
         secrets = (self._api_token, *credentials(self._authorization), request.params.get("lgpassword", ""))
         return replace(reply, body=hidden_in(reply.body, [one for one in secrets if one]))

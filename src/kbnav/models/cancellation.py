@@ -31,11 +31,6 @@ class OutOfTime(Exception):
     """What was waited for took longer than there was time; it is left alone, and what it brings is dropped."""
 
 
-def in_time(call: Callable[[], T], seconds: float) -> T:
-    """The result of ``call``, made in a thread of its own. Raises OutOfTime, and what ``call`` raises."""
-    return Cancellation()._wait(in_thread(call), seconds)
-
-
 def in_thread(call: Callable[[], T], cancellation: Cancellation | None = None) -> Future[T]:
     """What ``call`` gives in a thread that keeps no process alive; ``cancellation`` is that of the code within."""
     future: Future[T] = Future()
@@ -88,7 +83,10 @@ class Cancellation:
     def __init__(
         self, loop: asyncio.AbstractEventLoop | None = None, limit: Callable[[Any], str] | None = None
     ) -> None:
-        """``loop`` (of another thread) makes the model's calls; ``limit`` says why no model may be asked any more."""
+        """``loop`` (of another thread) makes the model's calls, else each a loop of its own.
+
+        ``limit`` says why no model may be asked any more.
+        """
         self._loop = loop
         self._limit = limit
         self._lock = threading.Lock()
@@ -138,11 +136,11 @@ class Cancellation:
         finally:
             _CANCELLATION.reset(token)
 
-    def ask(self, call: Callable[[], T], awaited: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The same as ``call`` gives, by a coroutine that is cancelled when the run ends; raises as ``check``."""
+    def ask(self, awaited: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What a coroutine brings that is cancelled when the run ends; raises as ``check``."""
         self.check()
         if self._loop is None:
-            return call()
+            return self._awaited_here(awaited)
         coroutine = awaited()
         try:
             asked = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
@@ -150,6 +148,21 @@ class Cancellation:
             coroutine.close()
             raise self._error() from error
         return self._wait(asked)
+
+    def _awaited_here(self, awaited: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        with asyncio.Runner() as runner:
+            loop = runner.get_loop()
+            task = loop.create_task(awaited())
+
+            def end() -> None:
+                with suppress(RuntimeError):  # the call has ended, and its loop with it
+                    loop.call_soon_threadsafe(task.cancel)
+
+            try:
+                with self.on_cancel(end):
+                    return loop.run_until_complete(task)
+            except asyncio.CancelledError as error:
+                raise self._error() from error
 
     @contextmanager
     def on_cancel(self, end: Callable[[], None]) -> Iterator[None]:
@@ -188,38 +201,3 @@ class Cancellation:
 
     def _error(self) -> Exception:
         return Stopped(self._why) if self._why else CancelledError()
-
-
-@contextmanager
-def cancelled_by(stop: threading.Event, why: str = ON_REQUEST) -> Iterator[Cancellation]:
-    """A cancellation, with a loop for models' calls, that ``stop`` asks for, which a signal's handler may set."""
-    loop, over = asyncio.new_event_loop(), threading.Event()
-    cancellation = Cancellation(loop)
-
-    def watch() -> None:
-        while not over.is_set():
-            if stop.wait(0.1):
-                cancellation.stop(why)
-                return
-
-    threads = [threading.Thread(target=work, daemon=True) for work in (loop.run_forever, watch)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield cancellation
-    finally:
-        over.set()
-        with suppress(TimeoutError, CancelledError):  # calls that were given up close their connections first
-            asyncio.run_coroutine_threadsafe(_cancelled(), loop).result(5)
-        loop.call_soon_threadsafe(loop.stop)
-        for thread in threads:
-            thread.join(5)
-        if not loop.is_running():
-            loop.close()
-
-
-async def _cancelled() -> None:
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in left:
-        task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)

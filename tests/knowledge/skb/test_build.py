@@ -577,10 +577,7 @@ def test_synsets_are_nodes_and_pointers_are_edges_between_them(tmp_path):
         assert (skb.nodes.names[made], skb.nodes.aliases(made)) == ("made thing", ("artefact",))
         assert skb.documents[made]["definition"] == "made"
         assert skb.documents[made]["examples"] == ["a fine one", "an old one"]
-        assert (skb.name(skb.number("a00000004")), skb.type(skb.number("a00000004"))) == (
-            "fine",
-            "adjective",
-        )
+        assert (skb.name(skb.number("a00000004")), skb.type(skb.number("a00000004"))) == ("fine", "adjective")
         assert edges(skb) == {
             ("n00000001", "hypernym", "n00000002"),
             ("n00000001", "derivationally related form", "v00000003"),

@@ -136,11 +136,7 @@ def test_a_file_maps_many_tables_and_tables_of_links(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (
-            'id = "product_id"',
-            'id = "product"',
-            "no column 'product'; did you mean 'product_id'?; it has product_id",
-        ),
+        ('id = "product_id"', 'id = "product"', "no column 'product'; did you mean 'product_id'?; it has product_id"),
         ('name = "company"', 'name = "name"', "makers.csv has no column 'name'"),
         ('text = ["story"]', 'text = ["storey"]', "has no column 'storey'; did you mean 'story'?"),
         ('"brand:made_by:maker"', '"made_by"', "has no column 'made_by'"),
@@ -416,11 +412,7 @@ def test_the_same_records_from_parquet(tmp_path):
     [
         ("n.jsonl", b'{"id": "1"}\n["no object"]\n', "line 2: not a JSON object"),
         ("n.jsonl", b'{"id": "a"}\n{"id": b}\n', "line 2, character 8: "),
-        (
-            "n.jsonl",
-            b'{"id": "1"}\n\n{"name": "x", "kind": "y"}\n',
-            "line 3: a node without id; it has name, kind",
-        ),
+        ("n.jsonl", b'{"id": "1"}\n\n{"name": "x", "kind": "y"}\n', "line 3: a node without id; it has name, kind"),
         ("n.csv", b"id,name\n1,a\n2\n", "line 3: 1 columns where the header has 2"),
         ("n.tsv", b"id\tname\n1\ta\tb\n", "line 2: 3 columns where the header has 2"),
         ("n.csv", b'id,name\n1,"a\n', "line 2: unexpected end of data"),

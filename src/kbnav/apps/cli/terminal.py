@@ -62,36 +62,24 @@ def read_text(path: Path) -> str:
 
 
 @contextmanager
-def stopped_by_ctrl_c() -> Iterator[Cancellation]:
-    """Ctrl-C cancels the run, so that it ends in good order and is saved; a second one ends the program."""
-    cancellation = Cancellation()
-
-    def end(number: int, frame: object) -> None:  # noqa: ARG001 - a signal handler
-        signal.signal(signal.SIGINT, usual)
-        # A thread of its own, because the code that was interrupted may hold the cancellation's lock.
-        threading.Thread(
-            target=cancellation.stop, args=("Interrupted; the run so far is saved: kbnav show last",)
-        ).start()
-
-    usual = signal.signal(signal.SIGINT, end)
-    try:
-        yield cancellation
-    finally:
-        signal.signal(signal.SIGINT, usual)
-
-
-@contextmanager
-def stop_on_signals(message: str = "waiting for the questions under way") -> Iterator[threading.Event]:
+def stop_on_signals(
+    message: str = "waiting for the questions under way", cancellation: Cancellation | None = None, why: str = ""
+) -> Iterator[threading.Event]:
     """An event that the first Ctrl-C or SIGTERM sets, printing ``message``; a second one ends the process at once.
 
-    That is safe at any moment, as a kill is, and waits for no thread that a slow service holds up.
+    That is safe at any moment, as a kill is, and waits for no thread that a slow service holds up. The first also stops
+    a ``cancellation``, for ``why``.
     """
     stop = threading.Event()
 
     def note(number: int, frame: Any) -> None:  # noqa: ARG001 - a signal handler
         if stop.is_set():
+            if os.isatty(1):
+                os.write(1, b"\x1b[?25h")  # the cursor, which progress hides
             os._exit(128 + number)
         stop.set()
+        if cancellation:  # in a thread, because the code that was interrupted may hold its lock
+            threading.Thread(target=cancellation.stop, args=(why,)).start()
         os.write(2, f"\n{message}; once more to leave at once\n".encode())
 
     usual = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
