@@ -135,8 +135,6 @@ class MultiVSSOptions(VSSOptions):
     """Nodes of ``vss`` that are ranked again."""
     aggregate: Aggregate = "max"
     """The score of a node: the largest cosine of its chunks, their mean, or the mean of the largest three."""
-    chunk_words: int = Field(default=128, ge=1)
-    """Words of a chunk at most."""
     chunks: Annotated[int, Field(ge=1)] | Literal["published"] = 200
     """Chunks of a node at most; of a hub with more the last relations are left out. ``published``: STaRK's chunks, all
     of them, of 256 characters of text and relations together."""
@@ -163,13 +161,12 @@ class MultiVSS:
         found = numbers(self._skb, self._vss.nearest(vector, max(k, self._options.first), trace, query))
         first, others = found[: self._options.first], found[self._options.first :]
         with trace.step(self.name, aggregate=self._options.aggregate, nodes=len(first)) as seen:
-            words = self._options.chunk_words
             most = None if self._options.chunks == "published" else self._options.chunks
             whole = [
                 list(
                     published_chunks(get_doc_info(self._skb, node, compact=True))
                     if most is None
-                    else chunks(self._skb, node, words)
+                    else chunks(self._skb, node)
                 )
                 for node in first
             ]
@@ -201,7 +198,7 @@ class MultiVSS:
         return np.stack([np.frombuffer(known[key], dtype=np.float32) for key in keys])
 
 
-def chunks(skb: SKB, node: int, words: int) -> Iterator[str]:
+def chunks(skb: SKB, node: int, words: int = 128) -> Iterator[str]:
     """The text of a node, then its relations, each cut into parts of at most so many words."""
     for text in (get_doc_info(skb, node, add_rel=False), get_rel_info(skb, node)):
         parts = compact_text(text).split()

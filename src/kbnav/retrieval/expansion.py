@@ -367,6 +367,10 @@ _ALONE = re.compile(rf"^[^\w.+-]*{_SCORE.pattern}\W*$", re.ASCII | re.IGNORECASE
 _LABELLED = re.compile(rf"\b(?:score|rating|relevance)\b[^\w.+-]*(?:is\s+)?{_SCORE.pattern}", re.ASCII | re.IGNORECASE)
 
 
+_RANK_WEIGHT = 0.1
+"""What the first place of the first system adds to the model's score; the last adds ``1 / top_v`` of it."""
+
+
 class RerankOptions(ComposedOptions):
     """Options of ``rerank``."""
 
@@ -374,8 +378,6 @@ class RerankOptions(ComposedOptions):
     """The system whose first nodes are scored."""
     top_v: int = Field(default=20, ge=1)
     """How many of them; STaRK scores 20, and 10 for the questions that people wrote."""
-    rank_weight: float = Field(default=0.1, ge=0.0)
-    """What the first place of the first system adds to the model's score; the last adds ``1 / top_v`` of it."""
     neighbors: int = Field(default=-1, ge=-1)
     """Neighbours of a kind that a document lists; -1: all, until the model's window is full."""
 
@@ -422,11 +424,9 @@ class Rerank:
         return render("rerank/score.md", query=query, document=document, directed=directed)
 
     def _ranked(self, nodes: Sequence[int], scores: Sequence[float | None]) -> list[tuple[int, float]]:
-        whole = [
-            (score or 0.0) + self._options.rank_weight * (len(nodes) - place) / len(nodes)
-            for place, score in enumerate(scores)
-        ]
-        order = sorted(range(len(nodes)), key=lambda place: -whole[place])
+        count = len(nodes)
+        whole = [(score or 0.0) + _RANK_WEIGHT * (count - place) / count for place, score in enumerate(scores)]
+        order = sorted(range(count), key=lambda place: -whole[place])
         return [(nodes[place], whole[place]) for place in order]
 
 
