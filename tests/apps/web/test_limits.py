@@ -439,6 +439,8 @@ def test_many_who_follow_a_run_of_another_worker_leave_the_database_alone_until_
         store = Watched(database)
         store.set_up()
         store.add_run(stored_run("run", "", "running", time.time(), OTHER), at_once=1, a_day=1)
+        for ago in (9, 5, 7):
+            store.add_run(stored_run(f"{ago} s", "", "queued", time.time() - ago, OTHER), at_once=9, a_day=9)
         settings = web_settings(tmp_path)
         queue = RunQueue(Service(settings, ()), store, InMemorySaver(), secrets_of(settings))
 
@@ -454,6 +456,7 @@ def test_many_who_follow_a_run_of_another_worker_leave_the_database_alone_until_
                 before = store.asked
                 await asyncio.sleep(1.5)
                 assert store.asked == before
+                assert [queue.before(f"{ago} s") for ago in (9, 7, 5)] == [0, 1, 2]
                 store.add_events("run", OTHER, [{"kind": "started"}])
                 await asyncio.sleep(1)
                 store.end("run", OTHER, "done", {})
