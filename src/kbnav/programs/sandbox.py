@@ -29,6 +29,7 @@ from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.ray_cluster import Pool, connected, for_workers, share_of
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.models.calls import open_calls
+from kbnav.models.cancellation import end_with_parent
 from kbnav.programs.api import API_VERSION, Api, Calls
 from kbnav.programs.api.functions import OverLimit
 from kbnav.programs.api.knowledge import NotHere
@@ -366,6 +367,7 @@ _HERE: list[Worker] = []
 
 
 def _begin(settings: Settings, api_model: str) -> None:
+    end_with_parent()
     signal(SIGINT, SIG_IGN)  # ^C ends the training behind its step, which these are needed for
     _HERE.append(Worker(settings, api_model))
 
