@@ -355,6 +355,7 @@ def run_record(run: Run) -> dict[str, Any]:
         "cost": run.cost,
         "seconds": run.seconds,
         "requests": dict(run.requests),
+        "repeated": run.repeated,
     }
 
 

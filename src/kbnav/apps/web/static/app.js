@@ -330,8 +330,7 @@ class Chat {
     runs.append(sent);
     this.newest(sent);
     try {
-      if (!this.session && !await this.begin(question, turn)) return;
-      const run = await call(`/api/sessions/${encodeURIComponent(this.session)}/questions`, "POST", chosen);
+      const run = this.session ? await call(`/api/sessions/${encodeURIComponent(this.session)}/questions`, "POST", chosen) : await this.begin(chosen, question, turn);
       this.list();
       if (turn !== this.opened) return;
       if (this.query) { // now, and not before: a query that was typed is not lost with a question that is refused
@@ -352,15 +351,16 @@ class Chat {
     }
   }
 
-  /** Begin a session by its first question; false where somebody went elsewhere before anything was asked. */
-  async begin(question, turn) {
-    const made = await call("/api/sessions", "POST", { kb: this.kb.value, system: this.system.value, model: this.model.value });
-    if (turn !== this.opened) return false;
-    this.session = made.id;
-    openQueue(made.id);
-    history.pushState(null, "", `/s/${made.id}`);
-    document.title = question;
-    return true;
+  /** Begin a session by its first question, which is shown unless somebody went elsewhere; its run. */
+  async begin(chosen, question, turn) {
+    const made = await call("/api/sessions", "POST", { kb: this.kb.value, ...chosen });
+    if (turn === this.opened) {
+      this.session = made.id;
+      openQueue(made.id);
+      history.pushState(null, "", `/s/${made.id}`);
+      document.title = question;
+    }
+    return made.runs[0];
   }
 
   /** Empty the box, unless something else was written into it meanwhile. */
