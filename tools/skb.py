@@ -386,17 +386,15 @@ def follow_paths(
     if len(paths) > 1:
         lines.append("Each path by itself:")
         for path, end in zip(paths, ends, strict=True):
-            lines.append(f"- {' or '.join(path['entity_ids'])} by {' / '.join(path['relations'])}: {_number(len(end))}")
-    head = f"{_number(len(nodes))}{' that all paths lead to' if len(paths) > 1 else ''}"
+            lines.append(
+                f"- {' or '.join(path['entity_ids'])} by {' / '.join(path['relations'])}: {plural(len(end), 'node')}"
+            )
+    head = f"{plural(len(nodes), 'node')}{' that all paths lead to' if len(paths) > 1 else ''}"
     if len(ids) < len(nodes):
         which = f"{offset + 1:,} to {offset + len(ids):,}" if ids else "none"
         order = f"with the most links by {most_by} first" if most_by else "those that fit the question best first"
         head += f"; {which} shown, {order}"
     return Observation("\n".join([f"{head}.", *lines]), nodes=tuple(ids))
-
-
-def _number(nodes: int) -> str:
-    return f"{nodes:,} node{'s' if nodes != 1 else ''}"
 
 
 def get_fields(context: Context, thought: str, entity_ids: list[str], fields: list[str]) -> Observation:

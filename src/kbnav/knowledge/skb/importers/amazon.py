@@ -138,17 +138,10 @@ class AmazonSource:
         except ValueError as error:
             raise DataError(f"{folder / CATEGORIES}: not a list of categories: {error}") from error
         self._edges: Sequence[EdgeArrays] = ()
-
-    @property
-    def description(self) -> str:
-        """The categories of goods."""
-        return "Amazon's reviews, metadata, questions and answers: " + ", ".join(goods.name for goods in self._goods)
-
-    @property
-    def fingerprint(self) -> str:
-        """Of the files' names, sizes and times."""
+        names = ", ".join(goods.name for goods in self._goods)
+        self.description = f"Amazon's reviews, metadata, questions and answers: {names}"
         found = [path for goods in self._goods for path in (goods.meta, goods.reviews, goods.questions) if path]
-        return files_fingerprint([*found, *self._list])
+        self.fingerprint = files_fingerprint([*found, *self._list])
 
     def nodes(self, losses: Losses) -> Iterator[NodeRecord]:
         """Products, then brands, categories and colours. Raises DataError."""

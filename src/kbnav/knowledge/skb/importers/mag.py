@@ -80,18 +80,10 @@ class MagSource:
         self._tables = {name: path for name, path in given.items() if path}
         self._language, self._memory = language, memory
         self._positions: Positions = {}
-
-    @property
-    def description(self) -> str:
-        """What is kept of which files."""
-        papers = "all papers" if self._language == ANY else f"papers in {self._language}"
-        return f"ogbn-mag, {papers}, with {', '.join(path.name for path in (*self._texts, *self._tables.values()))}"
-
-    @property
-    def fingerprint(self) -> str:
-        """Of the files' names, sizes and times."""
-        files = [*self._edges, *self._mappings.values(), *self._texts, *self._tables.values()]
-        return files_fingerprint(files, self._language)
+        papers = "all papers" if language == ANY else f"papers in {language}"
+        described = [*self._texts, *self._tables.values()]
+        self.description = f"ogbn-mag, {papers}, with {', '.join(path.name for path in described)}"
+        self.fingerprint = files_fingerprint([*self._edges, *self._mappings.values(), *described], language)
 
     def nodes(self, losses: Losses) -> Iterator[NodeRecord]:
         """Authors, institutions, fields of study and papers. Raises DataError."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -55,47 +54,26 @@ class StarkSource:
         missing = [name for name in (EDGES, EDGE_TYPES, NODE_TYPES) if not (self._folder / name).is_file()]
         if missing:
             raise UsageError(f"{self._folder}: {', '.join(missing)} missing beside {NODES}")
-
-    @property
-    def description(self) -> str:
-        """Which of STaRK's knowledge bases it is."""
-        return f"STaRK's saved files ({self.style.removeprefix('stark-')})"
-
-    @property
-    def fingerprint(self) -> str:
-        """Of the files' names, sizes and times."""
-        return files_fingerprint(sorted(path for path in self._folder.iterdir() if path.suffix in (".pkl", ".pt")))
-
-    @cached_property
-    def style(self) -> Style:
-        """Told apart by their node types."""
-        names = set(self._node_names.values())
-        return "stark-mag" if "paper" in names else "stark-amazon" if "product" in names else "stark-prime"
-
-    @property
-    def types(self) -> Sequence[str]:
-        """In STaRK's order, which its documents' order of neighbours depends on."""
-        return list(self._node_names.values())
-
-    @property
-    def relations(self) -> Sequence[str]:
-        """In STaRK's order."""
-        return list(self._names(EDGE_NAMES, MAG_RELATIONS).values())
-
-    @property
-    def alias_fields(self) -> Sequence[str]:
-        """Genes of Prime have other names."""
-        return ("details.alias",) if self.style == "stark-prime" else ()
+        files = sorted(path for path in self._folder.iterdir() if path.suffix in (".pkl", ".pt"))
+        self.fingerprint = files_fingerprint(files)
+        # In STaRK's order, which its documents' order of neighbours depends on.
+        self.types = self._names(NODE_NAMES, MAG_NODE_TYPES)
+        self.relations = self._names(EDGE_NAMES, MAG_RELATIONS)
+        self.style: Style = "stark-amazon" if "product" in self.types else "stark-prime"
+        if "paper" in self.types:
+            self.style = "stark-mag"
+        self.alias_fields = ("details.alias",) if self.style == "stark-prime" else ()
+        self.description = f"STaRK's saved files ({self.style.removeprefix('stark-')})"
 
     def nodes(self, losses: Losses) -> Iterator[NodeRecord]:  # noqa: ARG002
         """The nodes by STaRK's number. Raises DataError."""
         info = read_pickle(self._folder / NODES, memory=self._memory)
-        kinds = read_tensor(self._folder / NODE_TYPES, memory=self._memory)
+        kinds, names = read_tensor(self._folder / NODE_TYPES, memory=self._memory), dict(enumerate(self.types))
         if not isinstance(info, dict) or len(info) != len(kinds):
             raise DataError(f"{self._folder / NODES}: not one record for each of the {len(kinds)} node types")
         for number, kind in enumerate(kinds.astype(int).tolist()):
             try:
-                fields, kind_name = info.pop(number), self._node_names[kind]
+                fields, kind_name = info.pop(number), names[kind]
             except KeyError as error:
                 raise DataError(f"{self._folder / NODES}: node {number} or its type {kind} is missing") from error
             if not isinstance(fields, dict):
@@ -115,18 +93,14 @@ class StarkSource:
             raise DataError(f"{self._folder / EDGES}: shape {index.shape} does not fit {kinds.shape} edge types")
         yield EdgeArrays(index[0], kinds, index[1])
 
-    @cached_property
-    def _node_names(self) -> Mapping[int, str]:
-        return self._names(NODE_NAMES, MAG_NODE_TYPES)
-
-    def _names(self, file: str, otherwise: Mapping[int, str]) -> Mapping[int, str]:
+    def _names(self, file: str, otherwise: Mapping[int, str]) -> list[str]:
         path = self._folder / file
         if not path.is_file():
-            return otherwise
+            return list(otherwise.values())
         names = read_pickle(path, memory=self._memory)
         if not isinstance(names, dict) or sorted(names) != list(range(len(names))):
             raise DataError(f"{path}: not a table of names, numbered from 0")
-        return {number: str(names[number]) for number in range(len(names))}
+        return [str(names[number]) for number in range(len(names))]
 
 
 def stark_node(number: int, kind: str, fields: Mapping[str, Any], style: Style) -> NodeRecord:
@@ -187,11 +161,7 @@ class PrimeKGSource:
         self._features = [_found(folder, name) for name in FEATURES]
         extended = folder / EXTENDED
         self._extended = extended if extended.is_file() else None
-
-    @property
-    def fingerprint(self) -> str:
-        """Of the files' names, sizes and times."""
-        return files_fingerprint([self._graph, *self._features, *([self._extended] if self._extended else [])])
+        self.fingerprint = files_fingerprint([self._graph, *self._features, *filter(None, [self._extended])])
 
     def nodes(self, losses: Losses) -> Iterator[NodeRecord]:
         """The nodes by their number. Raises DataError."""
