@@ -371,8 +371,8 @@ def follow_paths(
     nodes = [] if common is None else common.tolist()
     if most_by and len(nodes) > _COUNTED:
         raise BadArguments(f"follow_paths: most_by counts links of up to {_COUNTED:,} nodes, not of {len(nodes):,}.")
-    number, inwards = kb.relations.number(most_by) if most_by else 0, most_by.startswith(INVERSE)
-    way: Direction = "in" if inwards else "out"
+    number, back = kb.relations.resolve(most_by) if most_by else (0, False)
+    way: Direction = "in" if back else "out"
     counts = {node: len(kb.skb.graph.neighbors(node, number, way)) for node in nodes} if most_by else {}
     ordered = sorted(nodes, key=lambda node: -counts[node]) if most_by else _by_fit(kb, nodes, context.question)
     offset = max(0, offset)
@@ -433,8 +433,8 @@ def _ends(kb: SkbKB, path: PathFrom) -> NodeNumbers:
         raise BadArguments(f"follow_paths: give each path its entity_ids, and one to {_LONGEST} relations.")
     nodes = np.array([kb.skb.number(one) for one in ids], np.int32)
     for name in relations:
-        hop = Hop(kb.relations.number(name), "in" if name.startswith(INVERSE) else "out")
-        nodes = kb.skb.graph.expand(nodes, hop, _REACHED)
+        number, back = kb.relations.resolve(name)
+        nodes = kb.skb.graph.expand(nodes, Hop(number, "in" if back else "out"), _REACHED)
     return np.unique(nodes)
 
 

@@ -98,10 +98,6 @@ class Relations(RelationNames):
         super().__init__(skb.relation_names)
         self._skb = skb
 
-    def number(self, name: str) -> int:
-        """The number of a relation by any of its names. Raises UnknownId, which names the nearest."""
-        return self.resolve(name)[0]
-
     def resolve(self, name: str, otherwise: str = "") -> tuple[int, bool]:
         """A relation's number (``rel:``, ``_`` accepted), and whether backwards. Raises UnknownId with the nearest."""
         number = self.find(name.removeprefix(INVERSE))
@@ -362,7 +358,7 @@ class SkbKB:
         """See ``KnowledgeBase``; by ranks of names and documents, or relations in turns. ``^relation``: backwards."""
         node = self.skb.number(entity_id)
         relation, direction = followed(relation or "", direction)
-        number = self.relations.number(relation) if relation else None
+        number = self.relations.resolve(relation)[0] if relation else None
         edges = [
             (way, kind, other)
             for way in ways(direction)

@@ -154,8 +154,8 @@ class KnowledgeFunctions:
         return in_time(found)
 
     def _hop(self, relation: str, direction: Direction) -> Hop:
-        number = self._kb.relations.number(relation.removeprefix(INVERSE))
-        return Hop(number, _TURNED[direction] if relation.startswith(INVERSE) else direction)
+        number, back = self._kb.relations.resolve(relation)
+        return Hop(number, _TURNED[direction] if back else direction)
 
     def _ids(self, nodes: NodeNumbers) -> list[str]:
         return [self._skb.id(number) for number in nodes.tolist()]

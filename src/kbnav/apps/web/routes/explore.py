@@ -65,7 +65,7 @@ async def overview(
 
 
 def _relation(request: Request, served: Served, explorer: Explorer, relation: str) -> Response:
-    number = explorer.kb.relations.number(relation)
+    number = explorer.kb.relations.resolve(relation)[0]
     name = explorer.skb.relation_names[number]
     links = sorted((one for one in explorer.skb.meta.tuples if one.relation == name), key=lambda one: -one.count)
     examples = explorer.kb.get_property_examples(relation, limit=FOUND)
