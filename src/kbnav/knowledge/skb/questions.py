@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -229,7 +228,6 @@ _FARTHER = 0.6
 _HOP = 0.3
 _TYPE_NAMED = 0.5
 _TYPE_UNNAMED = -0.4
-_LONGEST = 2
 _COMMONEST = 50
 """Relations of a type that are followed though no word names them."""
 
@@ -271,13 +269,11 @@ class Paths:
             else:
                 self._steps[one.source].append(Step(one.relation, "out", one.target))
                 self._steps[one.target].append(Step(one.relation, "in", one.source))
-        edges: Counter[tuple[str, str]] = Counter()
-        for one in meta.tuples:
-            edges.update({(one.source, one.relation): one.count, (one.target, one.relation): one.count})
-        ranked = {
-            kind: sorted(steps, key=lambda step: -edges[kind, step.relation]) for kind, steps in self._steps.items()
+        counts = {relation.name: relation.count for relation in meta.relations}
+        self._common = {
+            kind: frozenset(sorted(steps, key=lambda step: -counts[step.relation])[:_COMMONEST])
+            for kind, steps in self._steps.items()
         }
-        self._common = {kind: frozenset(steps[:_COMMONEST]) for kind, steps in ranked.items()}
         self._fits = lru_cache(maxsize=1024)(self._word_fits)
 
     def steps(self, kind: str) -> Sequence[Step]:
@@ -289,19 +285,14 @@ class Paths:
         before = max((one.end for one in reading.mentions if one.end <= mention.first), default=0)
         found = []
         named = {relation for place in reading.words for relation in self._fits(reading.tokens[place].low)}
-        for steps in self._walks(kind, named, _LONGEST):
-            if reading.asked in ("", steps[-1].target):
-                found.append(self._scored(reading, mention, node, steps, before))
+        for one in self._followed(kind, named):
+            for steps in ((one,), *((one, other) for other in self._followed(one.target, named))):
+                if reading.asked in ("", steps[-1].target):
+                    found.append(self._scored(reading, mention, node, steps, before))
         return sorted(found, key=lambda path: (-path.score, len(path.steps)))
 
-    def _walks(self, kind: str, named: Set[str], longest: int) -> Iterator[tuple[Step, ...]]:
-        for step in self._steps[kind]:
-            if step not in self._common[kind] and step.relation not in named:
-                continue
-            yield (step,)
-            if longest > 1:
-                for rest in self._walks(step.target, named, longest - 1):
-                    yield (step, *rest)
+    def _followed(self, kind: str, named: Set[str]) -> list[Step]:
+        return [step for step in self._steps[kind] if step in self._common[kind] or step.relation in named]
 
     def _scored(self, reading: Reading, mention: Mention, node: int, steps: tuple[Step, ...], before: int) -> Path:
         """Relations count by how well they fit the words where they should be named, types by whether they are named.
