@@ -75,6 +75,8 @@ class MatchedNode:
     """What names it, as the question has it."""
     sure: bool = True
     """False where it may be mere words: in small letters, and in no quotation marks while other names are."""
+    common: bool = False
+    """Whether a common word names it, as nothing else was found."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,7 @@ class NodeMatcher:
                 end=span.words[-1].end,
                 text=span.text,
                 sure=not quoting or span.quoted or not span.small,
+                common=not sure,
             )
             for span, matches in found
             for match in matches
