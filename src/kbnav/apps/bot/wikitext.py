@@ -10,8 +10,9 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
+from kbnav.answers.question import asks_back
 from kbnav.answers.tables import AnswerTable, Cell
-from kbnav.apps.console import absence_text, answer_table, closing_lines, row_lines
+from kbnav.apps.console import absence_text, answer_table, closing_lines, note_text, row_lines
 from kbnav.apps.texts import Texts
 from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.verbalization import page_for, query_link
@@ -89,8 +90,8 @@ def reply_text(
     notes = _footnotes(evidence, run)
     single = "<sup>1</sup>" if notes and outcome.table is not None and outcome.table.boolean is not None else ""
     parts = [f"{f'<!-- {marker} -->' if marker else ''}{_headline(run, texts)}{single}"]
-    if outcome.note:
-        parts.append(f"<small>{escape(outcome.note)}</small>")
+    if note := note_text(run):
+        parts.append(f"<small>{escape(note)}</small>")
     if outcome.absence and outcome.status != "failed":
         parts.append(f"<small>{escape(absence_text(outcome.absence, run.language))}</small>")
     parts += [f"<small>{escape(doubt.text)}</small>" for doubt in outcome.doubts]
@@ -132,7 +133,8 @@ def _headline(run: Run, texts: Texts) -> str:
         "refused": texts("bot.refused"),
         "failed": texts("bot.failed"),
     }
-    return heads.get(run.outcome.status) or texts("bot.none_found") + (f" {text}" if text else "")
+    none = "" if asks_back(run.outcome.text) else texts("bot.none_found")
+    return heads.get(run.outcome.status) or f"{none} {text}".strip()
 
 
 def _footnotes(evidence: Provenance | None, run: Run) -> list[str]:
