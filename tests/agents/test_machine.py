@@ -498,8 +498,6 @@ def test_the_sentence_that_comes_with_finish_is_the_answer_and_saves_a_call(tmp_
     ends = says(("finish", {"answer": " There are three. "}))
     agent = agent_of([runs(3), ends], tmp_path)
     assert ask(agent, "?").outcome.text == "There are three."
-    other = replace(agent_of([runs(3), ends], tmp_path), ending=replace(agent.ending, sentence=False))
-    assert ask(other, "?").outcome.text == "0, 1, 2"
 
 
 def test_a_sentence_about_a_probe_is_not_said_of_the_whole_result(tmp_path, mini_kb):

@@ -129,6 +129,7 @@ def test_no_answer_is_exit_code_1(kbnav):
         (["ask", "--json", "--csv", "What?"], "not both"),
         (["show", "last"], "no saved runs match 'last'"),
         (["ask", "# of Curie\nSELECT ?x { ?x wdt:P61 wd:Q7186 }"], "`kbnav sparql query` runs it"),
+        (["ask", "SELECT # things\nDISTINCT # each once\n?x { ?x wdt:P61 wd:Q7186 }"], "`kbnav sparql query` runs it"),
         (["ask", "DESCRIBE wd:Q42"], "`kbnav sparql query` runs it"),
         (["ask", "--set", "model_timout=5", "What?"], "did you mean 'model_timeout'?"),
         (["chat", "--kb", "nowhere", "--session", "ed1"], "there is no session 'ed1'"),

@@ -307,6 +307,12 @@ def test_that_there_is_no_value_is_told_where_it_is_stated(context):
     said = use(context, "execute_query", query="ASK { wd:Q131733 p:P26/ps:P26 ?spouse }").text
     assert "It is stated that there is none. Henry Cavendish (Q131733): spouse (P26)." in said
     assert "proves nothing" not in said
+    for query in (
+        "ASK { wd:Q677 wdt:P61 ?who . ?who wdt:P19 ?at }",
+        "ASK { wd:Q677 p:P61/ps:P61 ?who . ?who wdt:P19 ?at }",
+    ):
+        said = use(context, "execute_query", query=query).text
+        assert said.endswith(": each ?who is stated to be unknown.")
     edges = use(context, "search_neighbors", entity_id="Q131733", query="spouse, married").text
     assert edges.startswith("Henry Cavendish (Q131733) -- spouse (P26) --> no value\n")
 

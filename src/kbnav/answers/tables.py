@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -360,11 +360,14 @@ class Ranking:
             for rank, node in enumerate(self.nodes, 1)
         ]
 
-    def to_csv(self) -> str:
-        """The records as comma-separated values with a header."""
+    def to_csv(self, fields: Sequence[Mapping[str, Any]] = ()) -> str:
+        """The records as comma-separated values with a header, and behind them ``fields`` of each node."""
         value = ["value"] if self.valued else []
-        columns = ["rank", "name", "id", "type", *value, "score", "basis"]
-        rows = ([record[name] for name in columns] for record in self.records())
+        own = ["rank", "name", "id", "type", *value, "score", "basis"]
+        named = [{f"{name} (field)" if name in own else name: value for name, value in one.items()} for one in fields]
+        columns = [*own, *dict.fromkeys(chain.from_iterable(named))]
+        records = [one | more for one, more in zip(self.records(), named or repeat({}), strict=False)]
+        rows = ([record.get(name, "") for name in columns] for record in records)
         return csv_text(chain([columns], rows), end="\r\n")
 
     def __len__(self) -> int:

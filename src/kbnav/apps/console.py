@@ -25,7 +25,8 @@ from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import Absence, AnswerTable, Ranking, Term, node_term
 from kbnav.apps.texts import Texts
 from kbnav.errors import QuerySyntaxError
-from kbnav.knowledge.base import is_mirror, said_from
+from kbnav.knowledge.base import is_mirror
+from kbnav.knowledge.several import said_from
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit
 from kbnav.knowledge.sparql.verbalization import comment_labels, page_for, query_link, state_for, verbalize_answer
 from kbnav.knowledge.sparql.vocabulary import label_from_iri
@@ -187,8 +188,7 @@ def _answer_lines(run: Run) -> RenderableType:
         "failed": ("" if outcome.note == ON_REQUEST else texts("answer.failed"), "bold red"),
     }[outcome.status]
     parts: list[RenderableType] = [Text(" ").join(filter(None, (Text(*head), Text(printable(outcome.text), "bold"))))]
-    name = kb_of(outcome.query)[0]
-    if note := outcome.note.removeprefix(said_from(name, "")).strip():  # the line of what was asked says it
+    if note := note_text(run, source=False):  # the line of what was asked says it
         parts.append(Text(printable(note), style="yellow"))
     if outcome.absence:
         parts.append(Text(printable(absence_text(outcome.absence, run.language)), style="yellow"))
@@ -343,7 +343,7 @@ def run_record(run: Run) -> dict[str, Any]:
         "language": run.language,
         "status": outcome.status,
         "stop": outcome.stop,
-        "note": outcome.note,
+        "note": note_text(run),
         **({"understood": asdict(outcome.understood)} if outcome.understood else {}),
         "absence": asdict(outcome.absence) if outcome.absence else None,
         "doubts": [doubt.to_document() for doubt in outcome.doubts],
@@ -357,6 +357,7 @@ def run_record(run: Run) -> dict[str, Any]:
         "cost": run.cost,
         "seconds": run.seconds,
         "requests": dict(run.requests),
+        "repeated": run.repeated,
     }
 
 
@@ -398,6 +399,14 @@ _WIDTH = 120
 _MOST_PER_ROW = 10
 _MOST_OTHERS = 3
 _RANKS = {"preferred": "statement.preferred", "deprecated": "statement.deprecated"}
+
+
+def note_text(run: Run, *, source: bool = True) -> str:
+    """What a reader must know of the answer; first, unless told apart, which of several knowledge bases it is from."""
+    name, note = kb_of(run.outcome.query)[0], run.outcome.note
+    rest = note.removeprefix(said_from(name, "")).strip() if name else note
+    told = Texts(run.language)("answer.from", kb=name) if source and rest != note else ""
+    return f"{told} {rest}".strip()
 
 
 def absence_text(absence: Absence, language: str = "en") -> str:

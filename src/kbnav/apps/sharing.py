@@ -11,7 +11,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from kbnav.apps.console import absence_text, answer_table, closing_lines, labelled_query, row_lines, spent_words
+from kbnav.apps.console import (
+    absence_text,
+    answer_table,
+    closing_lines,
+    labelled_query,
+    note_text,
+    row_lines,
+    spent_words,
+)
 from kbnav.apps.texts import Texts
 from kbnav.evaluation.report import inside, shortened, template
 from kbnav.knowledge.evidence import Provenance
@@ -52,6 +60,7 @@ def _view(run: Run, evidence: Provenance | None, query_page: str) -> dict[str, o
     return {
         "run": run,
         "text": outcome.text or ("" if outcome.note else outcome.status),
+        "note": note_text(run),
         "absence": absence_text(outcome.absence) if outcome.absence else "",
         "columns": columns,
         "rows": rows,

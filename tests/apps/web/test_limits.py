@@ -21,7 +21,7 @@ from kbnav.apps.web.limiter import CircuitBreaker, FairQueue, Limiter, Ticket
 from kbnav.apps.web.queue import RunQueue
 from kbnav.apps.web.server import DATABASE
 from kbnav.apps.web.service import Service
-from kbnav.apps.web.store import SqliteDatabase, Store, StoredEvent, open_sqlite
+from kbnav.apps.web.store import Event, SqliteDatabase, Store, StoredEvent, open_sqlite
 from kbnav.errors import DamagedKB, LimitReached, NotAnswering, ServiceError, Stopped
 from kbnav.runs.database import Rows
 from kbnav.settings.model import Price
@@ -211,6 +211,15 @@ def test_a_line_has_an_end():
     line.join("b")
 
 
+def test_who_would_wait_too_long_is_told_when_to_try_again(fresh_home):
+    with Server(web_settings(fresh_home)) as server:
+        line = FairQueue(1, of_owner=1, of_kb=1)
+        assert line.join("another") is line.begin()
+        server.app.state.parts.service.pages = Limiter(line, wait=0.1)
+        told = Visit(server.url)("GET", "/entry/mini/Q979")
+        assert (told.status_code, "Retry-After" in told.headers) == (503, True)
+
+
 async def never() -> bool:
     return False
 
@@ -341,9 +350,9 @@ class Counted(SqliteDatabase):
 
 def test_ten_thousand_who_wait_cost_the_database_what_few_do_and_each_is_told_its_place(tmp_path):
     class Held(Store):
-        def begin(self, run_id: str, worker: str) -> bool:
+        def begin(self, run_id: str, worker: str, event: Event) -> list[StoredEvent]:
             go_on.wait(60)
-            return False
+            return []
 
     async def told(queue: RunQueue, runs: list[str]) -> list[int]:
         """What those who wait are told first: how many come before."""
@@ -414,7 +423,7 @@ def test_many_who_follow_a_run_of_another_worker_leave_the_database_alone_until_
                 before = store.asked
                 await asyncio.sleep(1.5)
                 assert store.asked == before
-                store.add_event("run", OTHER, {"kind": "started"})
+                store.add_events("run", OTHER, [{"kind": "started"}])
                 await asyncio.sleep(1)
                 store.end("run", OTHER, "done", {})
                 return await asyncio.wait_for(asyncio.gather(*readers), 60)

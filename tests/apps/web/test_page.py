@@ -288,7 +288,9 @@ def test_little_moves_under_the_reader_however_slow_the_server_is(page, server, 
     page.set_viewport_size({"width": width, "height": 800})
     page.add_init_script("""window.moved = 0; new PerformanceObserver((list) => list.getEntries().forEach((one) => {
       if (!one.hadRecentInput) window.moved += one.value; })).observe({ type: "layout-shift", buffered: true });""")
-    page.route("**/questions", lambda route: (page.wait_for_timeout(600), route.continue_()))
+    page.route(
+        "**/sessions", lambda route: (route.request.method == "POST" and page.wait_for_timeout(600), route.continue_())
+    )
     page.goto(server.url)
     page.wait_for_selector(".welcome .example")
     page.click("#question")

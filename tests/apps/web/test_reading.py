@@ -9,6 +9,7 @@ from tests.apps.web.test_page import MARIE, ask, ask_and_wait, wait_for_the_end
 from tests.knowledge.endpoint.conftest import COMPANY
 from tests.knowledge.endpoint.served import serving
 from tests.knowledge.skb.sources import small_skb
+from tests.models.stub import ModelStub, completion
 
 TOO_MUCH = "Who is the husband of Marie Curie's favourite former colleague?"
 PART = "only a part of Wikidata"
@@ -37,6 +38,34 @@ def test_a_question_that_leads_to_nothing_is_followed_by_the_three_nearest(page,
     assert page.locator(".answer .example").count() == 3
     page.click(f".answer .example >> nth=0 >> text={nearest}")
     page.wait_for_selector(f".run:nth-of-type(2) .answer .rows td >> text={answer}")
+
+
+def test_the_title_of_an_example_that_is_typed_shows_it(page, server):
+    page.goto(server.url)
+    page.wait_for_selector(".example")
+    ask(page, "countries and cities?")
+    page.wait_for_selector(".typed[aria-label='Countries and cities'] .leaflet-container")
+
+
+def test_other_ways_to_answer_need_nothing_that_is_not_there(page, server):
+    page.goto(server.url)
+    page.select_option("#kb", "demo")
+    ask(page, "Which person was born in Little Mew?")
+    wait_for_the_end(page)
+    others = {one.partition(" ")[0] for one in page.locator(".other option").all_text_contents()}
+    assert {"bm25", "graph-rank"} <= others
+    assert others.isdisjoint({"skb", "pasemiqa", "kar", "hyde", "dense", "tog"})
+
+
+def test_a_question_that_is_asked_back_is_no_failure(page, fresh_home):
+    back = ("finish", {"thought": "Two.", "no_answer": True, "answer": "Which Curie do you mean?"})
+    with (
+        ModelStub([completion(None, [back])]) as model,
+        Server(web_settings(fresh_home, "mini", model="stub", base_url=model.base_url)) as server,
+    ):
+        ask_and_wait(page, server, "When was Curie born?")
+    assert page.inner_text(".answer .text") == "Which Curie do you mean?"
+    assert page.locator(".answer .head").count() == 0
 
 
 def test_examples_are_made_of_an_endpoint_and_of_an_skb_and_are_answered(fresh_home, tmp_path):

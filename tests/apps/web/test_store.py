@@ -39,7 +39,7 @@ def test_questions_without_a_session_are_forgotten_unless_somebody_shares_them(d
     for name, days in ages.items():
         session = store.add_session("alice", "mini", "spinach", "m").id if name == "of a session" else ""
         store.add_run(stored_run(name, session, "running", time.time() - days * DAY), at_once=10, a_day=10)
-        assert store.add_event(name, "w", {"kind": "started"})
+        assert store.add_events(name, "w", [{"kind": "started"}])
         assert name == "under way" or store.end(name, "w", "done", {"text": "", "run": f"saved {name}"})
     store.results.keep(StoredResult("plain", "alice", "mini", "en", "", ROWS.to_document()), ROWS)  # made now
     store.share("shared", "share-1")

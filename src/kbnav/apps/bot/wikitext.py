@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from kbnav.answers.tables import AnswerTable, Cell
-from kbnav.apps.console import absence_text, answer_table, closing_lines, row_lines
+from kbnav.apps.console import absence_text, answer_table, closing_lines, note_text, row_lines
 from kbnav.apps.texts import Texts
 from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.verbalization import page_for, query_link
@@ -89,8 +89,8 @@ def reply_text(
     notes = _footnotes(evidence, run)
     single = "<sup>1</sup>" if notes and outcome.table is not None and outcome.table.boolean is not None else ""
     parts = [f"{f'<!-- {marker} -->' if marker else ''}{_headline(run, texts)}{single}"]
-    if outcome.note:
-        parts.append(f"<small>{escape(outcome.note)}</small>")
+    if note := note_text(run):
+        parts.append(f"<small>{escape(note)}</small>")
     if outcome.absence and outcome.status != "failed":
         parts.append(f"<small>{escape(absence_text(outcome.absence, run.language))}</small>")
     parts += [f"<small>{escape(doubt.text)}</small>" for doubt in outcome.doubts]

@@ -7,15 +7,15 @@ import math
 import threading
 import time
 from bisect import bisect_left, insort
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeVar
 
 from kbnav.errors import DataError, LimitReached, NotAnswering, NotOffered, Overdue, ServiceError, Stopped, TooBusy
-from kbnav.models.cancellation import ON_REQUEST, Cancellation
+from kbnav.models.cancellation import ON_REQUEST, Cancellation, in_thread
 
 T = TypeVar("T")
 Gone = Callable[[], Awaitable[bool]]
@@ -59,8 +59,7 @@ class FairQueue:
     schedulers by least attained service do), then who came first. So a user who asks for much waits behind one who asks
     for little, also where they take turns, and a knowledge base that hangs holds up none of the others.
 
-    Nothing but the places takes longer where more wait: the time that users have had fades for all alike, which leaves
-    their order as it is.
+    However many wait, a turn takes as long: what users have had fades for all alike, which leaves their order as it is.
     """
 
     def __init__(
@@ -71,12 +70,11 @@ class FairQueue:
         self._clock = clock
         self._size, self._of_owner, self._of_kb, self._most = size, of_owner, of_kb, most_of_owner
         self._lock, self._numbers = threading.Lock(), count(1)
-        self._waiting: dict[str, dict[str, dict[Ticket, None]]] = {}
-        """Tickets by owner and knowledge base, as they came."""
-        self._many = 0
-        """How many wait."""
-        self._firsts: dict[str, list[tuple[float, int, Ticket]]] = {}
-        """By knowledge base the first ticket of each owner with nothing at work, in order, behind weight and number."""
+        self._waiting: dict[Ticket, None] = {}
+        self._of: dict[str, dict[Ticket, None]] = defaultdict(dict)
+        """Tickets that wait, of each owner."""
+        self._next: dict[str, list[tuple[int, float, int, Ticket]]] = defaultdict(list)
+        """For each knowledge base the first ticket of every owner who may begin one, as they come."""
         self._at_work: dict[Ticket, float] = {}
         """When each began."""
         self._weights: dict[str, float] = {}
@@ -87,114 +85,81 @@ class FairQueue:
 
     def join(self, owner: str, kb: str = "", name: str = "") -> Ticket:
         """A ticket behind all others. Raises LimitReached."""
-        with self._lock:
-            waiting = sum(map(len, self._waiting.get(owner, {}).values()))
-            if waiting + sum(one.owner == owner for one in self._at_work) >= self._most:
+        with self._lock, self._moving(owner):
+            if len(self._of[owner]) + self._busy(owner) >= self._most:
                 raise LimitReached(f"{self._most} of yours are under way; wait for one")
-            if self._many >= LONGEST:
+            if len(self._waiting) >= LONGEST:
                 raise TooBusy("too many are waiting; try again in a moment")
             ticket = Ticket(owner, kb, next(self._numbers), name)
-            with self._moving(owner):
-                self._waiting.setdefault(owner, {}).setdefault(kb, {})[ticket] = None
-            self._many += 1
+            self._waiting[ticket] = self._of[owner][ticket] = None
             return ticket
 
     def begin(self) -> Ticket | None:
         """The ticket that begins now; None where nobody waits, or may."""
         with self._lock:
-            if len(self._at_work) >= self._size:
-                return None
             kbs = Counter(one.kb for one in self._at_work)
-            firsts = [line[0] for kb, line in self._firsts.items() if line and kbs[kb] < self._of_kb]
-            ticket = min(firsts)[-1] if firsts else self._another(kbs)
-            if ticket is not None:
-                with self._moving(ticket.owner):
-                    self._remove(ticket)
-                    self._at_work[ticket] = self._clock()
+            first = min((line[0] for kb, line in self._next.items() if line and kbs[kb] < self._of_kb), default=None)
+            if first is None or len(self._at_work) >= self._size:
+                return None
+            ticket = first[-1]
+            with self._moving(ticket.owner):
+                del self._waiting[ticket], self._of[ticket.owner][ticket]
+                self._at_work[ticket] = self._clock()
             return ticket
 
     def leave(self, ticket: Ticket) -> None:
         """The work is over, or is waited for no longer."""
-        with self._lock, self._moving(ticket.owner):
-            if ticket in self._at_work:
-                self._weights |= self._weighed({ticket: self._at_work.pop(ticket)})
-                if len(self._weights) > 2 * LONGEST:  # of those that do not wait the lightest are forgotten
-                    idle = self._weights.keys() - self._waiting.keys()
-                    for owner in sorted(idle, key=self._weights.__getitem__)[:LONGEST]:
-                        del self._weights[owner]
-            else:
-                self._remove(ticket)
+        owner = ticket.owner
+        with self._lock, self._moving(owner):
+            if self._waiting.pop(ticket, ticket) is None:
+                del self._of[owner][ticket]
+            elif ticket in self._at_work:
+                now = self._clock()
+                had = 2 ** (self._weights.get(owner, _NOTHING) - now / HALF_LIFE) + now - self._at_work.pop(ticket)
+                self._weights[owner] = math.log2(had) + now / HALF_LIFE if had > 0 else _NOTHING
+                if len(self._weights) > 2 * LONGEST:  # the least of those that do not wait are forgotten
+                    idle = self._weights.keys() - {one.owner for one in self._waiting}
+                    for one in sorted(idle, key=self._weights.__getitem__)[:LONGEST]:
+                        del self._weights[one]
 
     def before(self, ticket: Ticket) -> int:
         """How many of those that wait come first; 0 for one at work. In a long queue as it was a moment ago."""
         with self._lock:
-            if ticket not in self._waiting.get(ticket.owner, {}).get(ticket.kb, {}):
+            if ticket not in self._waiting:
                 return 0
-            if self._many <= _SHORT or self._clock() > self._placed + _MOMENT:
+            if len(self._waiting) <= _SHORT or self._clock() > self._placed + _MOMENT:
                 self._places, self._placed = {one: place for place, one in enumerate(self._order())}, self._clock()
-            return self._places.get(ticket, self._many - 1)
-
-    def _another(self, kbs: Counter[str]) -> Ticket | None:
-        """The next ticket of those who have something at work, of whom there are few."""
-        weights, owners = self._weighed(self._at_work), Counter(one.owner for one in self._at_work)
-        ranked = [
-            (at_work, weights[owner], first.number, first)
-            for owner, at_work in owners.items()
-            if at_work < self._of_owner
-            for kb, first in self._firsts_of(owner)
-            if kbs[kb] < self._of_kb
-        ]
-        return min(ranked)[-1] if ranked else None
+            return self._places.get(ticket, len(self._waiting) - 1)
 
     def _order(self) -> list[Ticket]:
-        """All that wait, as they would begin if nobody came and no work ended."""
-        weights, owners = {**self._weights, **self._weighed(self._at_work)}, Counter(one.owner for one in self._at_work)
-        ranked = []
-        for owner, kbs in self._waiting.items():
-            tickets = sorted((one for some in kbs.values() for one in some), key=lambda one: one.number)
-            weight = weights.get(owner, _NOTHING)
-            ranked += [(ahead, weight, one.number, one) for ahead, one in enumerate(tickets, owners[owner])]
-        return [one[-1] for one in sorted(ranked)]
-
-    def _weighed(self, at_work: Mapping[Ticket, float]) -> dict[str, float]:
-        """The weights of owners with what they have had of work that began at these times."""
-        weights, now = dict[str, float](), self._clock()
-        for ticket, began in at_work.items():
-            weight = weights.get(ticket.owner, self._weights.get(ticket.owner, _NOTHING))
-            seconds = 2 ** (weight - now / HALF_LIFE) + now - began
-            weights[ticket.owner] = math.log2(seconds) + now / HALF_LIFE if seconds > 0 else _NOTHING
-        return weights
+        ahead, ranked = Counter(one.owner for one in self._at_work), []
+        for one in self._waiting:
+            ranked.append((ahead[one.owner], self._weights.get(one.owner, _NOTHING), one.number, one))
+            ahead[one.owner] += 1
+        return [rank[-1] for rank in sorted(ranked)]
 
     @contextmanager
     def _moving(self, owner: str) -> Iterator[None]:
-        """Take an owner's tickets out of the lines of those that begin next, and put them where they then belong."""
-        for entry in self._entries(owner):
-            line = self._firsts[entry[-1].kb]
-            del line[bisect_left(line, entry)]
-        yield
-        for entry in self._entries(owner):
-            insort(self._firsts.setdefault(entry[-1].kb, []), entry)
+        """Take an owner's tickets out of what comes next, and put in what does then."""
+        for rank in self._ranks(owner):
+            line = self._next[rank[-1].kb]
+            del line[bisect_left(line, rank)]
+        try:
+            yield
+        finally:
+            for rank in self._ranks(owner):
+                insort(self._next[rank[-1].kb], rank)
+            if not self._of[owner]:
+                del self._of[owner]
 
-    def _entries(self, owner: str) -> list[tuple[float, int, Ticket]]:
-        if any(one.owner == owner for one in self._at_work):
-            return []
-        weight = self._weights.get(owner, _NOTHING)
-        return [(weight, first.number, first) for _, first in self._firsts_of(owner)]
+    def _ranks(self, owner: str) -> list[tuple[int, float, int, Ticket]]:
+        busy, weight, firsts = self._busy(owner), self._weights.get(owner, _NOTHING), dict[str, Ticket]()
+        for ticket in self._of[owner] if busy < self._of_owner else ():
+            firsts.setdefault(ticket.kb, ticket)
+        return [(busy, weight, ticket.number, ticket) for ticket in firsts.values()]
 
-    def _firsts_of(self, owner: str) -> list[tuple[str, Ticket]]:
-        return [(kb, next(iter(some))) for kb, some in self._waiting.get(owner, {}).items()]
-
-    def _remove(self, ticket: Ticket) -> None:
-        """Let a ticket wait no longer, if it does."""
-        kbs = self._waiting.get(ticket.owner, {})
-        some = kbs.get(ticket.kb, {})
-        if ticket in some:
-            del some[ticket]
-            self._many -= 1
-        if not some:
-            kbs.pop(ticket.kb, None)
-        if not kbs:
-            self._waiting.pop(ticket.owner, None)
+    def _busy(self, owner: str) -> int:
+        return sum(one.owner == owner for one in self._at_work)
 
 
 def fair_queue(of_kb: int, kbs: int = 1) -> FairQueue:
@@ -283,24 +248,20 @@ class Limiter:
     async def _work(self, job: Job, call: Callable[[], T], seconds: float, gone: Gone) -> T:
         """Make the call in a thread of its own, and wait for it as long as the client does."""
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
 
-        def settle(result: T | None, error: Exception | None) -> None:
-            self._leave(job)
-            if not done.done():
-                done.set_exception(error) if error else done.set_result(result)  # type: ignore[arg-type]
-
-        def work() -> None:
-            result, problem = None, None
+        def work() -> T:
             try:
-                result = job.cancellation.run_here(call)
-            except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
-                problem = error if isinstance(error, Exception) else RuntimeError(repr(error))
-            with suppress(RuntimeError):  # the server is gone
-                loop.call_soon_threadsafe(settle, result, problem)
+                return job.cancellation.run_here(call)
+            except Exception:
+                raise
+            except BaseException as error:
+                raise RuntimeError(repr(error)) from error
+            finally:
+                with suppress(RuntimeError):  # the server is gone
+                    loop.call_soon_threadsafe(self._leave, job)
 
         job.in_thread = True
-        threading.Thread(target=work, daemon=True, name="kbnav-limiter").start()
+        done = asyncio.wrap_future(in_thread(work))
         end = loop.time() + seconds
         try:
             while not (await asyncio.wait({done}, timeout=max(0.0, min(LOOK, end - loop.time()))))[0]:

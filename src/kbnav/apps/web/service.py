@@ -20,8 +20,9 @@ from kbnav.answers.tables import AnswerTable
 from kbnav.apps.web.limiter import CircuitBreaker, Limiter, fair_queue
 from kbnav.apps.web.results import Row
 from kbnav.errors import CredentialsError, DataError, NotAnswering, NotOffered, ServiceError, StopRun, UsageError
-from kbnav.knowledge.base import Joint, KnowledgeBase
+from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import is_elsewhere, open_kb, short_names
+from kbnav.knowledge.several import SeveralKB
 from kbnav.knowledge.skb.files import reading
 from kbnav.retrieval.base import Retriever, build_retriever
 from kbnav.settings import systems
@@ -290,7 +291,7 @@ def systems_for(kb: KnowledgeBase, names: Sequence[str]) -> tuple[SystemEntry, .
     """
     found = tuple(entry for name in names if (entry := systems.find(name)).fits(kb_kind(kb)))
     if not names:
-        if isinstance(kb, Joint):
+        if isinstance(kb, SeveralKB):
             refuse_skbs(kb)
         found = (*systems.agents_for(kb), *systems.retrievers_for(kb))
     if not found:

@@ -173,12 +173,16 @@ class StoredRun:
         return self.status in ("queued", "running")
 
 
+Event = Mapping[str, Any]
+"""Something that happened in a run, as the page reads it."""
+
+
 @dataclass(frozen=True)
 class StoredEvent:
-    """Something that happened in a run; numbers count from 1."""
+    """An event that is kept; numbers count from 1."""
 
     number: int
-    data: Mapping[str, Any]
+    data: Event
 
 
 @dataclass(frozen=True)
@@ -195,9 +199,6 @@ class StoredResult:
 
 _RUN = ", ".join(field.name for field in fields(StoredRun))
 _SESSION = ", ".join(field.name for field in fields(Session))
-_ADD_EVENT = (
-    "INSERT INTO web_events (run, number, data) SELECT ?, COALESCE(MAX(number), 0) + 1, ? FROM web_events WHERE run = ?"
-)
 _FILL = "SELECT count(t) FROM (SELECT repeat(n::text, 1000) AS t FROM generate_series(100, 399) AS n ORDER BY n) AS f"
 """Writes some 900 kB, where a file may grow."""
 _COUNT_QUESTION = "INSERT INTO web_asked (owner, made) VALUES (?, ?)"
@@ -271,8 +272,8 @@ class Store:
 
     # Runs
 
-    def add_run(self, new: StoredRun, *, at_once: int, a_day: int, title: str = "") -> None:
-        """Keep a new run; ``title`` is its session's, where that has none, in place of the question.
+    def add_run(self, new: StoredRun, *, at_once: int, a_day: int, title: str = "") -> bool:
+        """Keep a new run; whether it is its session's first. ``title`` is the session's, where that has none.
 
         ``at_once`` questions of an owner may be under way, and ``a_day`` be asked in 24 hours. However many are asked
         at the same moment, and of however many servers, no more are kept. Raises LimitReached, NotOffered where its
@@ -294,6 +295,7 @@ class Store:
             named = (title or new.question)[:200]
             run("UPDATE web_sessions SET title = ? WHERE id = ? AND title = ''", (named, new.session))
             run(_COUNT_QUESTION, (new.owner, made))
+            return rows[0][0] is None
 
     def may_ask(self, owner: str, a_day: int) -> None:
         """Raise LimitReached where an owner has asked all that they may in 24 hours."""
@@ -326,15 +328,19 @@ class Store:
     def _runs(self, where: str, *values: object) -> list[StoredRun]:
         return _stored(self._run(f"SELECT {_RUN} FROM web_runs WHERE {where}", values))
 
-    def begin(self, run_id: str, worker: str) -> bool:
-        """Mark a run as being answered by its worker; False where it is another's now, or is gone."""
+    def begin(self, run_id: str, worker: str, event: Event) -> list[StoredEvent]:
+        """Mark a run as being answered by its worker, by an event; none where it is another's now, or is gone."""
         where = f"id = ? AND worker = ? AND {_UNDER_WAY} RETURNING id"
-        return bool(self._run(f"UPDATE web_runs SET status = 'running' WHERE {where}", (run_id, worker)))
+        with self._transaction(run_id) as run:
+            begun = run(f"UPDATE web_runs SET status = 'running' WHERE {where}", (run_id, worker))
+            return _add_events(run, run_id, [event]) if begun else []
 
-    def end(self, run_id: str, worker: str, status: Status, answer: Mapping[str, Any]) -> StoredEvent | None:
-        """Keep how a run ended; its last event, None where it has ended, is another worker's now, or is gone.
+    def end(
+        self, run_id: str, worker: str, status: Status, answer: Mapping[str, Any], events: Sequence[Event] = ()
+    ) -> list[StoredEvent]:
+        """Keep a run's last events and how it ended; none where it has ended, is another worker's now, or is gone.
 
-        Without a worker, one that has begun is not ended. Both at once: whoever sees the last event finds the run
+        Without a worker, one that has begun is not ended. All at once: whoever sees the last event finds the run
         ended, and can ask the next question.
         """
         where = "worker = ?" if worker else "status = ?"
@@ -344,10 +350,8 @@ class Store:
                 (status, json.dumps(answer), run_id, worker or "queued"),
             )
             if not ended:
-                return None
-            data = {"kind": "end", "status": status, "answer": answer}
-            number = run(f"{_ADD_EVENT} RETURNING number", (run_id, json.dumps(data), run_id))[0][0]
-            return StoredEvent(number, data)
+                return []
+            return _add_events(run, run_id, [*events, {"kind": "end", "status": status, "answer": answer}])
 
     def ask_to_stop(self, run_id: str) -> None:
         """Tell the worker of a run, wherever it is, to stop it."""
@@ -357,15 +361,12 @@ class Store:
         """Share a run by a link, or no longer."""
         self._run("UPDATE web_runs SET share = ? WHERE id = ?", (share, run_id))
 
-    def add_event(self, run_id: str, worker: str, data: Mapping[str, Any]) -> StoredEvent | None:
-        """Keep an event behind the others of its run; None where that is another worker's now, or is gone.
+    def add_events(self, run_id: str, worker: str, events: Sequence[Event]) -> list[StoredEvent]:
+        """Keep events behind the others of their run; none where that is another worker's now, or is gone.
 
-        A worker adds a run's events one after another; of two workers', the second finds the number taken.
+        A worker adds a run's events one after another; of two workers', the second finds the numbers taken.
         """
-        own = "HAVING EXISTS (SELECT 1 FROM web_runs WHERE id = ? AND worker = ?)"
-        statement = f"{_ADD_EVENT} {own} ON CONFLICT DO NOTHING RETURNING number"
-        rows = self._run(statement, (run_id, json.dumps(data), run_id, run_id, worker))
-        return StoredEvent(int(rows[0][0]), data) if rows else None
+        return _add_events(self._run, run_id, events, worker)
 
     def events(self, run_id: str, after: int = 0) -> list[StoredEvent]:
         """The events of a run behind a number, in their order. Raises DataError where they are damaged."""
@@ -580,8 +581,22 @@ def _places(values: Collection[object]) -> str:
 
 def _stored(rows: Rows) -> list[StoredRun]:
     """Runs of rows of ``_RUN``. Raises DataError."""
-    pairs = ((StoredRun(*row), row[-1]) for row in rows)
+    pairs: Iterator[tuple[StoredRun, Any]] = ((StoredRun(*row), row[-1]) for row in rows)
     return [replace(run, stopping=bool(run.stopping), answer=_answer(answer)) for run, answer in pairs]
+
+
+def _add_events(run: Execute, run_id: str, events: Sequence[Event], worker: str = "") -> list[StoredEvent]:
+    """Keep events by one statement; with a worker, only where the run is its."""
+    new = ", ".join(f"({place}, ?)" for place in range(1, len(events) + 1))
+    last = "SELECT COALESCE(MAX(number), 0) AS last FROM web_events WHERE run = ?"
+    own = "EXISTS (SELECT 1 FROM web_runs WHERE id = ? AND ? IN (worker, ''))"
+    rows = run(
+        f"INSERT INTO web_events (run, number, data) SELECT ?, last + column1, column2 FROM (VALUES {new}) AS new, "
+        f"({last}) AS before WHERE {own} ON CONFLICT DO NOTHING RETURNING number",
+        (run_id, *map(json.dumps, events), run_id, run_id, worker),
+    )
+    numbers = sorted(number for (number,) in rows)
+    return [StoredEvent(number, data) for number, data in zip(numbers, events, strict=False)]
 
 
 def _delete_results(run: Execute, where: str, value: object) -> None:

@@ -70,6 +70,12 @@ class SingleQuestion(Choice, Question):
     """A question without a session."""
 
 
+class Beginning(Choice):
+    """A session, with its first question where one is asked at once."""
+
+    question: str = Field("", max_length=LONGEST_QUESTION)
+
+
 class Title(Body):
     """What a session is called."""
 
@@ -144,10 +150,19 @@ def sessions(parts: ChatOf, visitor: VisitorOf, find: Annotated[str, Query(max_l
 
 
 @router.post("/sessions", status_code=201)
-async def new_session(choice: Choice, parts: ChatOf, visitor: VisitorOf) -> SessionData:
-    """Begin a session with one system on one knowledge base."""
-    chosen = parts.service.chosen(choice.kb, choice.system, choice.model)
-    return SessionData.model_validate(await asyncio.to_thread(parts.store.add_session, visitor.owner, *chosen))
+async def new_session(begun: Beginning, parts: ChatOf, visitor: VisitorOf) -> SessionPage:
+    """Begin a session with one system on one knowledge base, by its first question if one is given."""
+    chosen = parts.service.chosen(begun.kb, begun.system, begun.model)
+
+    def begin() -> SessionPage:
+        session = parts.store.add_session(visitor.owner, *chosen)
+        runs = []
+        if begun.question:
+            run = parts.queue.ask(visitor.owner, begun.question, chosen, session=session.id)
+            runs.append(RunData(**vars(run), events=[]))
+        return SessionPage(**vars(session), runs=runs)
+
+    return await asyncio.to_thread(begin)
 
 
 @router.get("/sessions/{session_id}")
@@ -231,6 +246,7 @@ async def events(
     """What happens, as it happens, up to the event ``end``: from the beginning, or behind an event's number.
 
     Two have no number: ``waiting`` says now and then how many questions come first, ``draft`` what a model is writing.
+    Told as it happens, ``end`` has the first ``rows`` of a result as well, unless their labels must be looked up.
 
     ``Last-Event-ID``, which browsers send when they connect again, wins over ``after``.
     """
