@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage
 import kbnav
 from kbnav.agents.common.schema import RELATIONS, Schema, hide_single_type
 from kbnav.agents.skb import SKB_TOOLS, skb_offline, skb_with
-from kbnav.agents.walking.planned import open_match
+from kbnav.agents.walking.base import open_match
 from kbnav.answers.tables import Ranked, Ranking
 from kbnav.knowledge.skb.kb import RelationNames, SkbKB, as_skb
 from kbnav.knowledge.skb.matching import unmatched_names

@@ -8,9 +8,11 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import Any
 from urllib.parse import unquote
 
@@ -22,6 +24,7 @@ from typer.testing import CliRunner
 from kbnav.agents.machine import Event
 from kbnav.apps.cli import app
 from kbnav.apps.cli.terminal import RunProgress as Progress
+from kbnav.apps.cli.terminal import stop_on_signals
 from kbnav.apps.console import EXAMPLES
 from kbnav.runs.trajectory import Call, Step, load_run
 from kbnav.settings.model import setting_names
@@ -177,6 +180,18 @@ def test_ctrl_c_ends_a_run_at_once_and_saves_it(home):
     assert error.endswith("kbnav: Interrupted; the run so far is saved: kbnav show last\n")
     (saved,) = (home / "runs").iterdir()
     assert load_run(saved).outcome.status == "failed"
+
+
+@pytest.mark.timeout(5)
+def test_a_signal_in_the_middle_of_a_wait_for_it_is_noticed():
+    def interrupt(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code is threading.Condition.wait.__code__:  # under the lock of the event
+            sys.setprofile(None)
+            signal.raise_signal(signal.SIGTERM)
+
+    with stop_on_signals() as stop:
+        sys.setprofile(interrupt)
+        assert stop.wait(2)
 
 
 def test_the_best_so_far_is_exit_code_0_and_the_words_are_asked_to_say_so(kbnav):

@@ -122,6 +122,12 @@ def test_what_no_score_can_come_of_is_said_before(kbnav, folder, caplog):
     assert not [one for one in caplog.messages if "not in this copy" in one]
     kbnav.out("run", "q.jsonl", "--kb", "mini", "--out", "a")
     assert "2 of 3 answers in the gold, such as Q99999991, are not in this copy" in caplog.messages[-1]
+    asked = [f"q{one},Who?,SELECT ?x {{ ?x wdt:P61 wd:{one} }}" for one in ("Q7186", "Q99999991", "Q99999992")]
+    (folder / "q.csv").write_text("\n".join(["id,question,sparql", *asked]))
+    kbnav.out("run", "q.csv", "--kb", "mini", "--out", "empty")
+    assert "2 of 3 gold answers, such as that of qQ99999991, have no rows on this copy" in caplog.messages[-1]
+    kbnav.out("run", "q.csv", "--kb", "mini", "--answerable", "--out", "some")
+    assert sum("have no rows" in one for one in caplog.messages) == 1
     (folder / "n.jsonl").write_text(json.dumps({"id": "n", "question": "Which ship?", "nodes": ["ship:heron"]}))
     for system in ("kar", "pasemiqa", "skb"):
         kbnav.out("run", "n.jsonl", "--kb", "demo", "--system", system, "--out", system)

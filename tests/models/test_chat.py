@@ -4,12 +4,15 @@ import base64
 import gzip
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -453,6 +456,20 @@ def test_a_reply_that_is_never_whole_is_given_up_in_time():
     error, drafts, _ = heard(Canned(slowly(), content_type="text/event-stream"), model_timeout=0.5)
     assert isinstance(error, ServiceError)
     assert drafts
+
+
+def test_a_process_ends_with_the_one_that_started_it_however_that_ends():
+    dies = """
+        import os, time
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+        from kbnav.models.cancellation import end_with_parent
+        pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=end_with_parent)
+        pool.submit(print, "begun", flush=True).result()
+        os._exit(7)
+    """
+    done = subprocess.run([sys.executable, "-c", dedent(dies)], stdout=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (7, "begun\n")  # its output ends with the last process that has it
 
 
 def test_calls_of_a_run_share_a_few_threads_and_a_call_that_hangs_keeps_only_its_own():

@@ -57,7 +57,7 @@ def folder(clinic: SKB, asked: list[Example], tmp_path_factory: pytest.TempPathF
     ],
 )
 def test_it_learns_its_questions(clinic, folder, question, nodes, expected):
-    assert Seq2Seq.load(folder, clinic).plan(question, nodes).paths[0].hops == expected
+    assert Seq2Seq.load(folder, clinic).plan(question, nodes).paths[0].path.hops == expected
 
 
 def test_it_beats_the_most_frequent_path(clinic, folder, asked):
@@ -124,7 +124,7 @@ def test_a_question_longer_than_the_model_reads_loses_its_end_and_the_plan_says_
     asked = "Which drug helps with gout, tell me?"
     long = f"{asked} {'It hurts in the big toe. ' * 400}"
     plan = planner.plan(long, ["x1"])
-    assert plan.paths[0].hops == (Hop("treats", "in"),)
+    assert plan.paths[0].path.hops == (Hop("treats", "in"),)
     (note,) = plan.notes
     read = int(note.split("the first ")[1].split(" of")[0].replace(",", ""))
     assert note == f"The planner read the first {read:,} of the question's {len(long):,} characters."

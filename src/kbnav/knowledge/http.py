@@ -31,7 +31,7 @@ from kbnav.errors import BadResponse, CredentialsError, QueryRefused, QueryTimeo
 from kbnav.knowledge.base import Meter
 from kbnav.knowledge.http_store import MAX_BODY, HttpCache, Rules, Slot, Throttle
 from kbnav.knowledge.replies import TIMED_OUT, Again, Reply, Request, host_of, is_loopback
-from kbnav.models.cancellation import Cancellation, OutOfTime, current_cancellation
+from kbnav.models.cancellation import Cancellation, OutOfTime, current_cancellation, sleep
 from kbnav.models.transport import MIB, credentials, hidden_in
 from kbnav.settings.model import Settings
 
@@ -112,7 +112,7 @@ class HttpClient:
         urls: Sequence[str] | None = None,
         authorization: str = "",
         api_token: str = "",
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] = sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.user_agent = user_agent(settings, urls)
@@ -155,8 +155,6 @@ class HttpClient:
                     _LOG.warning("%s; trying again in %.0f s (%d of %d)", error, seconds, attempt, self._limits.retries)
                 meter.wait(seconds)
                 self._sleep(seconds)
-                if cancellation := current_cancellation():
-                    cancellation.check()
 
     def metered(self, meter: Meter) -> HttpClient:
         """The same client, connections and all, with what it sends counted."""

@@ -1,9 +1,10 @@
-"""Ending a run from outside: on request, out of time, out of money, or because its server shuts down."""
+"""Ending a run from outside: on request, out of time, out of money, or because its server shuts down or dies."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -71,6 +72,26 @@ def _serve(work: Callable[[], None]) -> None:
             return
         _IDLE.append(calls)
         work = calls.get()
+
+
+def end_with_parent() -> None:
+    """Have this process ended by SIGTERM once the process that started it by ``multiprocessing`` has ended."""
+    from multiprocessing import parent_process
+
+    def wait() -> None:
+        if parent := parent_process():
+            parent.join()
+            signal.raise_signal(signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True, name="kbnav-parent").start()
+
+
+def sleep(seconds: float) -> None:
+    """Wait so long, unless the run ends that this code is a part of. Raises as ``Cancellation.check``."""
+    cancellation, over = current_cancellation() or Cancellation(), threading.Event()
+    with cancellation.on_cancel(over.set):
+        over.wait(seconds)
+    cancellation.check()
 
 
 class Cancellation:

@@ -1,7 +1,9 @@
 """The REST API, and the traces of what is asked of it."""
 
 import json
+import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from opentelemetry import trace
@@ -9,8 +11,13 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from kbnav.agents.common.agent import Agent
 from kbnav.apps.web.service import open_service
 from kbnav.errors import UsageError
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.models.cancellation import Cancellation, in_thread
+from kbnav.settings.model import Settings
+from tests.apps.web.own_agent import build
 from tests.apps.web.parts import MARIE, Explorer, Server, Visit, web_settings
 from tests.models.stub import Canned
 
@@ -47,6 +54,26 @@ def test_systems_are_offered_with_what_they_do_and_only_those_named_where_some_a
         open_service(web_settings(fresh_home, "mini", web_systems=("skb",))),
     ):
         pass
+
+
+BEGUN, GO_ON = threading.Event(), threading.Event()
+
+
+def slowly_built(kb: KnowledgeBase, settings: Settings) -> Agent:
+    """As one that loads a model."""
+    BEGUN.set()
+    GO_ON.wait(5)
+    return build(kb, settings)
+
+
+def test_while_a_system_is_built_others_are_at_work(fresh_home):
+    name = f"{__name__}:slowly_built"
+    with open_service(web_settings(fresh_home, "mini", web_systems=(name, "spinach"))) as service:
+        slow = in_thread(partial(service.system, "mini", name, "offline"))
+        assert BEGUN.wait(5)
+        assert Cancellation().run(partial(service.system, "mini", "spinach", "offline"), 1).name == "spinach"
+        GO_ON.set()
+        assert slow.result(5) is service.system("mini", name, "offline")
 
 
 @pytest.mark.parametrize(

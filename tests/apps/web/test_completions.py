@@ -183,7 +183,7 @@ def test_a_ranking_comes_with_its_steps_in_a_session_and_without(visit, web_home
     rows = visit("GET", f"/api/results/{answer['result']['id']}/rows").json()["rows"]
     assert rows[0][1]["text"] == "The Brown Eye"
     saved = json.loads((web_home / "runs" / f"{answer['run']}.json").read_text())
-    assert saved["settings"]["options"]["sharpness"] == 4.0
+    assert saved["settings"]["options"]["query_weight"] == 0.5
 
     session = visit.session(kb="demo", system="graph-rank")
     visit.answered(session, "a violin")

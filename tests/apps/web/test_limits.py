@@ -6,6 +6,7 @@ import json
 import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, closing
@@ -13,11 +14,13 @@ from functools import partial
 
 import pytest
 import requests
+from hypothesis import given
+from hypothesis import strategies as st
 from langgraph.checkpoint.memory import InMemorySaver
 
 from kbnav.apps.secrets import secrets_of
 from kbnav.apps.web import limiter
-from kbnav.apps.web.limiter import CircuitBreaker, FairQueue, Limiter, Ticket
+from kbnav.apps.web.limiter import HALF_LIFE, CircuitBreaker, FairQueue, Limiter, Ticket
 from kbnav.apps.web.queue import RunQueue
 from kbnav.apps.web.server import DATABASE
 from kbnav.apps.web.service import Service
@@ -313,6 +316,34 @@ def test_the_places_of_a_long_queue_are_those_of_a_moment_ago():
     assert [queue.before(one) for one in (tickets[0], tickets[1], tickets[2], tickets[99], last)] == [0, 0, 0, 97, 98]
 
 
+@given(st.randoms(use_true_random=False))
+def test_of_those_who_may_begin_it_is_who_has_least_at_work_then_had_least_then_came_first(chance):
+    clock, waiting, at_work, had = Clock(), list[Ticket](), dict[Ticket, float](), list[tuple[str, float, float]]()
+    line = FairQueue(4, of_owner=2, of_kb=3, clock=clock)
+
+    def rank(one: Ticket) -> tuple[int, float, int]:
+        faded = (seconds * 0.5 ** ((clock.now - end) / HALF_LIFE) for owner, seconds, end in had if owner == one.owner)
+        return sum(other.owner == one.owner for other in at_work), sum(faded), one.number
+
+    for _ in range(60):
+        clock.now += chance.random() * 20
+        if chance.random() < 0.5:
+            waiting.append(line.join(chance.choice("abcd"), chance.choice("xy")))
+        elif chance.random() < 0.2 and waiting:
+            line.leave(waiting.pop(chance.randrange(len(waiting))))
+        elif at_work:
+            one = chance.choice(list(at_work))
+            line.leave(one)
+            had.append((one.owner, clock.now - at_work.pop(one), clock.now))
+        kbs = Counter(one.kb for one in at_work)
+        free = [one for one in waiting if rank(one)[0] < 2 and kbs[one.kb] < 3 and len(at_work) < 4]
+        expected = min(free, key=rank, default=None)
+        assert line.begin() is expected
+        if expected:
+            waiting.remove(expected)
+            at_work[expected] = clock.now
+
+
 MANY = 10_000
 
 
@@ -408,6 +439,8 @@ def test_many_who_follow_a_run_of_another_worker_leave_the_database_alone_until_
         store = Watched(database)
         store.set_up()
         store.add_run(stored_run("run", "", "running", time.time(), OTHER), at_once=1, a_day=1)
+        for ago in (9, 5, 7):
+            store.add_run(stored_run(f"{ago} s", "", "queued", time.time() - ago, OTHER), at_once=9, a_day=9)
         settings = web_settings(tmp_path)
         queue = RunQueue(Service(settings, ()), store, InMemorySaver(), secrets_of(settings))
 
@@ -423,6 +456,7 @@ def test_many_who_follow_a_run_of_another_worker_leave_the_database_alone_until_
                 before = store.asked
                 await asyncio.sleep(1.5)
                 assert store.asked == before
+                assert [queue.before(f"{ago} s") for ago in (9, 7, 5)] == [0, 1, 2]
                 store.add_events("run", OTHER, [{"kind": "started"}])
                 await asyncio.sleep(1)
                 store.end("run", OTHER, "done", {})

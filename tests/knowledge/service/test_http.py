@@ -37,7 +37,7 @@ from kbnav.errors import (
 from kbnav.knowledge.base import Meter
 from kbnav.knowledge.http import HttpClient, redirect_target
 from kbnav.knowledge.http_store import MAX_BODY, HttpCache, Rules, Throttle
-from kbnav.knowledge.replies import Reply, Request, retry_after
+from kbnav.knowledge.replies import Again, Reply, Request, retry_after
 from kbnav.knowledge.wikidata.api import ActionApi, read_api
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.models.cancellation import Cancellation
@@ -396,6 +396,22 @@ def test_a_request_is_hung_up_on_when_its_run_is_stopped(service, answers):
         assert hung_up.wait(60)
         assert [type(error) for error in ended] == [Stopped]
         client.close()
+
+
+@pytest.mark.timeout(5)
+def test_a_wait_for_a_turn_or_for_the_next_try_ends_with_its_run(tmp_path):
+    def again(reply: Reply) -> None:
+        raise Again(ServiceError("busy"), 60)
+
+    full = Throttle(tmp_path / "limits.sqlite").slot("a", Rules(requests=0))
+    with serving(lambda _: Q42) as served:
+        http = HttpClient(Settings(), cache=None, throttle=None, urls=[served.url])
+        for wait in (full.__enter__, lambda: http.fetch(Request("api", served.url, {}), again)):
+            cancellation = Cancellation()
+            threading.Timer(0.2, cancellation.stop).start()
+            with pytest.raises(Stopped):
+                cancellation.run_here(wait)
+        http.close()
 
 
 def test_a_connection_that_was_given_back_is_not_hung_up_on():

@@ -70,16 +70,21 @@ def stop_on_signals(
     That is safe at any moment, as a kill is, and waits for no thread that a slow service holds up. The first also stops
     a ``cancellation``, for ``why``.
     """
-    stop = threading.Event()
+    stop, signalled = threading.Event(), False
+
+    def end() -> None:
+        stop.set()
+        if cancellation:
+            cancellation.stop(why)
 
     def note(number: int, frame: Any) -> None:  # noqa: ARG001 - a signal handler
-        if stop.is_set():
+        nonlocal signalled
+        if signalled:
             if os.isatty(1):
                 os.write(1, b"\x1b[?25h")  # the cursor, which progress hides
             os._exit(128 + number)
-        stop.set()
-        if cancellation:  # in a thread, because the code that was interrupted may hold its lock
-            threading.Thread(target=cancellation.stop, args=(why,)).start()
+        signalled = True
+        threading.Thread(target=end).start()  # because the code that was interrupted may hold their locks
         os.write(2, f"\n{message}; once more to leave at once\n".encode())
 
     usual = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -145,6 +145,8 @@ class RunQueue:
         """Runs whose followers are woken soon."""
         self._elsewhere: dict[str, int] = {}
         """The last event of each run that is followed here and is another worker's."""
+        self._places: dict[str, int] = {}
+        """Of runs that wait for other workers, if some are followed here."""
         self._over = threading.Event()
         self._loop: asyncio.AbstractEventLoop
         """The server's own; ``_models`` runs in a thread and makes the calls of models."""
@@ -239,9 +241,9 @@ class RunQueue:
         self._saver.delete_thread(session.id)
 
     def before(self, run_id: str) -> int:
-        """How many questions come before one that waits here; 0 for all others."""
+        """How many questions come before one that waits, of another worker those asked before it; 0 for all others."""
         live = self._live.get(run_id)
-        return self._queue.before(live.ticket) if live else 0
+        return self._queue.before(live.ticket) if live else self._places.get(run_id, 0)
 
     # Following
 
@@ -274,7 +276,7 @@ class RunQueue:
                 if live and (draft := live.draft) and draft != seen:
                     seen = draft
                     yield [StoredEvent(0, self._hide.hidden_in(_draft_data(draft)))]
-                if live and self.before(run_id):
+                if self.before(run_id):
                     yield []
                 while not news.is_set():
                     silence = min(LONGEST_SILENCE, 2 * TICK + self.before(run_id) / FAR)
@@ -565,6 +567,8 @@ class RunQueue:
             if elsewhere.get(run_id) != self._elsewhere.get(run_id, -1):  # it went on, ended, or was deleted
                 self._notify(run_id)
         self._elsewhere = elsewhere
+        if often:
+            self._places = self._store.places() if elsewhere else {}
         for run_id, why in list(self._broken.items()):
             self._store.end(run_id, self.worker, "failed", failed_answer(why))
             del self._broken[run_id]

@@ -173,9 +173,9 @@ class Service:
         self.exports = Limiter(fair_queue(EXPORTS))
         self.page_seconds = PAGE_SECONDS
         self._built: dict[tuple[str, str, str], Agent | Retriever] = {}
+        self._building: dict[tuple[str, str, str], threading.Lock] = {}
         self.examples: dict[str, list[str]] = {}
         """Questions that a knowledge base answers, by its key, once they were asked for."""
-        self._lock = threading.Lock()
 
     @property
     def kbs(self) -> dict[str, Served]:
@@ -217,13 +217,12 @@ class Service:
 
     def system(self, kb: str, system: str, model: str) -> Agent | Retriever:
         """The agent or retriever for a choice, built when it is first asked. Raises as its builder does."""
-        with self._lock:
-            known = self._built.get((kb, system, model))
-            if known is None:
+        choice = (kb, system, model)
+        with self._building.setdefault(choice, threading.Lock()):  # who asks for another does not wait for this one
+            if choice not in self._built:
                 served = self.kb(kb)
-                known = build_system(served.kb, served.asking(system, model), system)
-                self._built[kb, system, model] = known
-            return known
+                self._built[choice] = build_system(served.kb, served.asking(system, model), system)
+            return self._built[choice]
 
 
 @contextmanager

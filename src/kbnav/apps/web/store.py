@@ -380,6 +380,11 @@ class Store:
         named = f"id IN ({_places(run_ids)})"
         return dict(self._run(f"SELECT id, {number} FROM web_runs WHERE {named} AND {_UNDER_WAY}", run_ids))
 
+    def places(self) -> dict[str, int]:
+        """How many of its worker's that wait were asked before each run that waits."""
+        place = "ROW_NUMBER() OVER (PARTITION BY worker ORDER BY made) - 1"
+        return dict(self._run(f"SELECT id, {place} FROM web_runs WHERE {_UNDER_WAY} AND status = 'queued'"))
+
     # Workers
 
     def still_of(self, worker: str, run_ids: Sequence[str]) -> dict[str, bool]:
