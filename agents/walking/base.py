@@ -29,7 +29,7 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.base import Entity, KnowledgeBase
 from kbnav.knowledge.ranking import in_turn
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.matching import NEAREST, MatchedNode, NodeMatcher, Variant, unmatched_names
+from kbnav.knowledge.skb.matching import NEAREST, MatchedNode, NodeMatcher, Variant, alike, unmatched_names
 from kbnav.models.calls import Ask, open_calls
 from kbnav.models.chat import open_chat_model, open_models
 from kbnav.planning.paths import Plan, Planner, RelationPath
@@ -420,16 +420,16 @@ def open_match(kb: SkbKB, variant: Variant, nearest: int = NEAREST) -> Match:
     return match
 
 
-def _unknown(kb: SkbKB, question: str, found: Sequence[MatchedNode], alike: bool) -> list[tuple[str, list[str]]]:
-    """The names in a question that no node has: what is said of each; if ``alike``, the nodes spelled most like it."""
+def _unknown(kb: SkbKB, question: str, found: Sequence[MatchedNode], spelled: bool) -> list[tuple[str, list[str]]]:
+    """The names in a question that no node has: what is said of each; if ``spelled``, nodes spelled like it."""
     if kb.skb.names is None:
         return []
     told = []
     for name in unmatched_names(question, found)[:_UNKNOWN]:
         behind = question[question.index(name) + len(name) :].split()[:_BEHIND]
         longer = [" ".join([name, *behind[:count]]).rstrip("?.!,;:") for count in range(len(behind), 0, -1)]
-        found_near = (kb.skb.names.search(one, limit=_NEAR) for one in (*longer, name) if alike)
-        near = [kb.skb.id(match.number) for match in next(filter(None, found_near), [])]
+        found_near = (alike(one, kb.skb) for one in (*longer, name) if spelled)
+        near = [kb.skb.id(node) for node in next(filter(None, found_near), [])[:_NEAR]]
         listed = ", ".join(f"{one.label} ({node})" for node, one in kb.entities(near).items())
         told.append((f"No node is called “{name}”{f'; nearest by name: {listed}' if listed else ''}.", near))
     return told

@@ -1,5 +1,6 @@
 """Endpoints of models, and the calls that side jobs make: kept, counted, cut, given up."""
 
+import asyncio
 import base64
 import gzip
 import json
@@ -28,7 +29,7 @@ from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceEr
 from kbnav.models.calls import BYTES_PER_TOKEN, Blobs, ModelCalls, Replies, open_calls
 from kbnav.models.cancellation import Cancellation, OutOfTime
 from kbnav.models.chat import LARGEST, ask, invoke, open_chat_model
-from kbnav.models.scripted import answer, names
+from kbnav.models.scripted import ScriptedModel, answer, names
 from kbnav.models.transport import Draft, _Reading, reply_purpose, streaming_to
 from kbnav.prompts import render
 from kbnav.retrieval.expansion import parse_score
@@ -456,6 +457,19 @@ def test_a_reply_that_is_never_whole_is_given_up_in_time():
     error, drafts, _ = heard(Canned(slowly(), content_type="text/event-stream"), model_timeout=0.5)
     assert isinstance(error, ServiceError)
     assert drafts
+
+
+def test_calls_of_models_from_several_threads_are_made_by_one_loop():
+    class Noting(ScriptedModel):
+        async def _agenerate(self, *args: Any, **kwargs: Any) -> ChatResult:
+            loops.add(asyncio.get_running_loop())
+            return self._generate(*args, **kwargs)
+
+    loops: set[asyncio.AbstractEventLoop] = set()
+    model = Noting(replies=[AIMessage("Yes.")] * 9)
+    with ThreadPoolExecutor(3) as threads:
+        assert list(threads.map(lambda _: Cancellation().run_here(lambda: ask(model, "hello"))[0], range(9)))
+    assert len(loops) == 1
 
 
 def test_a_process_ends_with_the_one_that_started_it_however_that_ends():

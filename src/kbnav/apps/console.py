@@ -28,13 +28,14 @@ from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.base import is_mirror
 from kbnav.knowledge.several import said_from
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit
-from kbnav.knowledge.sparql.verbalization import comment_labels, page_for, query_link, state_for, verbalize_answer
+from kbnav.knowledge.sparql.verbalization import comment_labels, state_for, verbalize_answer
 from kbnav.knowledge.sparql.vocabulary import label_from_iri
 from kbnav.models.cancellation import ON_REQUEST
 from kbnav.runs.trajectory import FINISH, JOIN, Call, Doubt, Outcome, Run, Step, Understood
+from kbnav.sessions.evidence import link_of
 from kbnav.settings.model import OFFLINE
 from kbnav.tools.several import ALL
-from kbnav.tools.show import cell_text, readable_text
+from kbnav.tools.show import cell_text, cut, readable_text
 from kbnav.tools.wikidata import show_rows
 
 if TYPE_CHECKING:
@@ -118,8 +119,7 @@ def short_arguments(arguments: Mapping[str, Any]) -> str:
     """A call's arguments on one line, without those that restrict nothing."""
     told = {name: value for name, value in arguments.items() if value and _UNRESTRICTED.get(name) != value}
     said = [name.replace("_", " ") if value is True else _value_text(value) for name, value in told.items()]
-    line = " ".join(printable(", ".join(filter(None, said))).split())
-    return line if len(line) <= 100 else line[:99] + "…"
+    return cut(printable(", ".join(filter(None, said))), 100)
 
 
 def _value_text(value: Any) -> str:
@@ -143,9 +143,7 @@ def labelled_query(run: Run) -> str:
 def print_answer(console: Console, run: Run, query_page: str) -> None:
     """The answer, the result table, the final query with labels, and a link that opens it, on one line."""
     console.print(_answer_lines(run), crop=False)
-    page = page_for(run.kb, query_page, run.outcome.query)
-    if run.outcome.query and page:
-        link = query_link(run.outcome.query, page)
+    if link := link_of(run, query_page):
         console.print(Text(link, style="underline"), soft_wrap=True)
         if is_mirror(state_for(run.kb, run.outcome.query)):
             console.print(Texts(run.language)("query.live"), style="dim")
@@ -376,13 +374,13 @@ def step_data(step: Step) -> dict[str, Any]:
 
 def answer_record(run: Run, query_page: str) -> dict[str, Any]:
     """The answer for programs: the run's record with question, text, link, the whole table or ranking, and labels."""
-    outcome, page = run.outcome, page_for(run.kb, query_page, run.outcome.query)
+    outcome = run.outcome
     return {
         "question": run.question,
         "history": [{"question": one.question, "answer": one.outcome.text} for one in run.history],
         "answer": outcome.text,
         **run_record(run),
-        "link": query_link(outcome.query, page) if outcome.query and page else "",
+        "link": link_of(run, query_page),
         "table": outcome.table.to_sparql_json() if outcome.table is not None else None,
         "labels": dict(outcome.table.labels) if outcome.table is not None else {},
         "ranking": outcome.ranking.records() if outcome.ranking is not None else None,

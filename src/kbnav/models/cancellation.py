@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import CancelledError, Future, InvalidStateError
+from concurrent.futures import CancelledError, Future, InvalidStateError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial
@@ -20,6 +20,8 @@ from kbnav.errors import Stopped
 T = TypeVar("T")
 ON_REQUEST = "Stopped on request."
 _MOST_IDLE = 16
+_MOST_THREADS = 128
+"""For models that are not asynchronous: each of their calls takes one."""
 _CANCELLATION: ContextVar[Cancellation | None] = ContextVar("cancellation", default=None)
 
 
@@ -74,6 +76,23 @@ def _serve(work: Callable[[], None]) -> None:
         work = calls.get()
 
 
+def _shared_loop() -> asyncio.AbstractEventLoop:
+    """One for all threads, as the clients of models are, which several loops at once would confuse."""
+    with _STARTING:
+        if not _SHARED:
+            loop = asyncio.new_event_loop()
+            loop.set_default_executor(ThreadPoolExecutor(_MOST_THREADS))
+            threading.Thread(target=loop.run_forever, daemon=True, name="kbnav-models").start()
+            _SHARED.append(loop)
+        return _SHARED[0]
+
+
+_STARTING = threading.Lock()
+_SHARED: list[asyncio.AbstractEventLoop] = []
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_SHARED.clear)
+
+
 def end_with_parent() -> None:
     """Have this process ended by SIGTERM once the process that started it by ``multiprocessing`` has ended."""
     from multiprocessing import parent_process
@@ -104,7 +123,7 @@ class Cancellation:
     def __init__(
         self, loop: asyncio.AbstractEventLoop | None = None, limit: Callable[[Any], str] | None = None
     ) -> None:
-        """``loop`` (of another thread) makes the model's calls, else each a loop of its own.
+        """``loop`` (of another thread) makes the model's calls, else one that all such share.
 
         ``limit`` says why no model may be asked any more.
         """
@@ -160,30 +179,13 @@ class Cancellation:
     def ask(self, awaited: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """What a coroutine brings that is cancelled when the run ends; raises as ``check``."""
         self.check()
-        if self._loop is None:
-            return self._awaited_here(awaited)
         coroutine = awaited()
         try:
-            asked = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            asked = asyncio.run_coroutine_threadsafe(coroutine, self._loop or _shared_loop())
         except RuntimeError as error:  # the loop was closed with the run
             coroutine.close()
             raise self._error() from error
         return self._wait(asked)
-
-    def _awaited_here(self, awaited: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        with asyncio.Runner() as runner:
-            loop = runner.get_loop()
-            task = loop.create_task(awaited())
-
-            def end() -> None:
-                with suppress(RuntimeError):  # the call has ended, and its loop with it
-                    loop.call_soon_threadsafe(task.cancel)
-
-            try:
-                with self.on_cancel(end):
-                    return loop.run_until_complete(task)
-            except asyncio.CancelledError as error:
-                raise self._error() from error
 
     @contextmanager
     def on_cancel(self, end: Callable[[], None]) -> Iterator[None]:

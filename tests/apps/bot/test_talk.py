@@ -294,6 +294,8 @@ def test_the_statements_behind_the_rows_are_footnotes():
     assert "-->Yes.<sup>1</sup>" in reply_text(yes, LINKING, marker="m", evidence=Provenance(((told,),)))
     failed = reply_text(RUN, LINKING, marker="m", evidence=Provenance(failed="down"))
     assert failed == reply_text(RUN, LINKING, marker="m")
+    back = replace(RUN, outcome=Outcome("no answer", "finish", text="Which Curie?"))
+    assert reply_text(back, LINKING).startswith("Which Curie?\n")
 
 
 @given(st.text())

@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
+from kbnav.answers.question import asks_back
 from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.apps.console import absence_text, answer_table, closing_lines, note_text, row_lines
 from kbnav.apps.texts import Texts
@@ -132,7 +133,8 @@ def _headline(run: Run, texts: Texts) -> str:
         "refused": texts("bot.refused"),
         "failed": texts("bot.failed"),
     }
-    return heads.get(run.outcome.status) or texts("bot.none_found") + (f" {text}" if text else "")
+    none = "" if asks_back(run.outcome.text) else texts("bot.none_found")
+    return heads.get(run.outcome.status) or f"{none} {text}".strip()
 
 
 def _footnotes(evidence: Provenance | None, run: Run) -> list[str]:

@@ -36,6 +36,7 @@ from kbnav.models.cancellation import Cancellation
 from kbnav.runs.trajectory import Run, load_runs, new_id, saved_runs
 from kbnav.settings.model import OFFLINE, SEPARATOR, Settings
 from kbnav.settings.systems import kb_kind, kind_of
+from kbnav.tools.show import cut
 
 if TYPE_CHECKING:
     from kbnav.knowledge.evidence import Provenance
@@ -349,5 +350,4 @@ def _line(skb: SKB, node_id: str) -> str:
 
     node = skb.number(node_id)
     text = skb.nodes.text(node) if skb.meta.style == "plain" else indexed_text(skb, node)
-    text = " ".join(text.split())
-    return text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
+    return cut(text, _WIDTH)

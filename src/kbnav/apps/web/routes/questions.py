@@ -253,15 +253,16 @@ async def events(
     last = int(last_event_id) if last_event_id else after
 
     async def stream() -> AsyncIterator[str]:
-        yield "retry: 500\n\n"
+        text = "retry: 500\n\n"
         try:
             async with aclosing(parts.queue.follow(found.id, last)) as following:
                 async for events in following:
-                    if events:
-                        yield "".join(sse_event(event.data, event.number or None) for event in events)
-                    else:
+                    text += "".join(sse_event(event.data, event.number or None) for event in events)
+                    if not events:
                         before = parts.queue.before(found.id)
-                        yield sse_event({"kind": "waiting", "before": before}) if before else ": waiting\n\n"
+                        text += sse_event({"kind": "waiting", "before": before}) if before else ": waiting\n\n"
+                    yield text
+                    text = ""
         except DataError as error:
             yield sse_event({"kind": "end", "status": "failed", "answer": {"status": "failed", "note": str(error)}})
 
