@@ -323,7 +323,7 @@ def _table(nodes: Sequence[Ranked]) -> AnswerTable:
 
 PLAN = "plan"
 NO_PLAN = "There is no plan (planner=none): trained=FOLDER gives one, or another planner."
-"""What is said of a run without one."""
+"""What is said of a run without one: once, and to its reader alone."""
 _UNKNOWN, _NEAR = 3, 3
 """Names that no node has which are told, and nodes that are told as near to each."""
 _BEHIND = 2
@@ -376,8 +376,9 @@ class Planned:
             "paths": [_given(*one) for one in plan.paths[: self.paths]],
             "notes": [*notes, *plan.notes],
         }
-        thought = "Nodes by name." if self.planner is None else said_of(self.planner)
-        return call_for(state, self.toolbox, [(PLAN, thought, arguments)], trace.usage)
+        name = self.planner.name if self.planner else ""
+        how = {"": ".", "none": f". {NO_PLAN}"}.get(name, f", paths by the planner {name}.")
+        return call_for(state, self.toolbox, [(PLAN, f"Nodes by name{how}", arguments)], trace.usage)
 
     def _nodes(self, state: State) -> tuple[Sequence[str], list[str]]:
         """The nodes to begin with and a note; a question that names none goes on from the answer before."""
@@ -392,13 +393,6 @@ class Planned:
 def planned(steps: Sequence[Step]) -> Step | None:
     """The step that wrote the plan down, if it is among these."""
     return next((step for step in steps if step.call.tool == PLAN), None)
-
-
-def said_of(planner: Planner) -> str:
-    """How a plan is made; that there is none is said once in every run, and to its reader alone."""
-    if planner.name == "none":
-        return f"Nodes by name. {NO_PLAN}"
-    return f"Nodes by name, paths by the planner {planner.name}."
 
 
 def open_match(kb: SkbKB, variant: Variant, nearest: int = NEAREST) -> Match:
@@ -441,12 +435,6 @@ def open_planned(
     """The matcher and planner of options, or the one given. Raises UsageError where it does not fit, DataError."""
     match = open_match(kb, options.matching, options.nearest)
     return match, planner or open_planner(options, kb.skb, settings)
-
-
-def planned_starts(arguments: Mapping[str, Any], path: PathGiven, kinds: Mapping[str, str]) -> list[str]:
-    """The nodes of a plan that one of its paths may begin at; ``kinds`` are their types."""
-    first = path["types"][0] if path["types"] else ""
-    return [node for node in arguments["nodes"] if first in ("", kinds.get(node))]
 
 
 def _earlier(state: State) -> list[str]:
