@@ -23,11 +23,10 @@ from kbnav.agents.offline.policy import (
     with_names,
     words_of,
 )
-from kbnav.answers.language import lexicon, singular
+from kbnav.answers.language import lexicon
 from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import Entity, SearchResult
-from kbnav.knowledge.endpoint.search import named_in
 from kbnav.knowledge.sparql.vocabulary import label_from_iri
 from kbnav.runs.trajectory import FINISH, Doubt, Understood
 
@@ -143,22 +142,17 @@ class EndpointAgenda(Agenda):
             counted = "COUNT(" in final and table.rows and table.rows[0][0]
             rows = int(counted.value) if counted else self.rows[final]
             needed = not (self.links or self.number) or table.boolean is False
-            if question.noun and not self.target:  # not of another kind than is asked for
-                needed |= not set(question.noun.text.split()).isdisjoint(unused)
             if not self.leaves_too_much(unused, rows=rows, all_needed=needed):
-                self.understood = Understood(unused=self.told_words(unused, final), doubts=self.doubts)
+                self.understood = Understood(unused=(*self.telling(unused), *self.question.second), doubts=self.doubts)
                 yield [(FINISH, FITS, {"answer": self._sentence(table)})]
                 return
-        begun = question.asks or question.kind != "values" or self.target  # else it is a part of one
-        if self.state["history"] and (pointing or not (begun and (self.target or self.anchors))):
+        if self.state["history"] and (pointing or not (self.target or self.anchors)):
             self.note = self.told["whole"]
             return
         unlinked = [one for one in self.anchors[len(self.links) :] if not one.sign]
         lost = self.lost or [one.text for one in unlinked if not one.id]
         why = [one.text for one in unlinked if self.target] or unused or [one.text for one in self.anchors]
         self.decline([] if lost else why, lost, () if final else list(self._has)[:_LINKS])
-        if not (self.target or self.anchors):
-            self.note = f"{self.note} {self.told['quote']}"
 
     def _read(self) -> None:
         """Link the phrases: the class first, that behind "which" where there is one, then names.
@@ -170,18 +164,17 @@ class EndpointAgenda(Agenda):
         asked = question.noun
         for phrase in [asked] if asked else found:
             one = first(found[phrase], of_class=True)
-            if one and named_in(phrase.text, _name(one)):
+            if one:
                 self.target, asked, self.asked = one, phrase, phrase.text
                 break
         for phrase, search in found.items():
             thing, kind = first(search, of_class=False), first(search, of_class=True)
-            if phrase is asked or len(phrase.text) < 2 or (kind and stems(_name(kind)) == stems(phrase.text)):
-                continue  # a class is nothing that another thing is linked to
-            text = search.matched if search.rung == "shorter" else phrase.text
+            if phrase is asked or len(phrase.text) < 2:
+                continue
             other, unknown = search.properties or kind, search.rung in ("none", "near")
             if phrase.whole and search.rung == "shorter":
                 anchors[Anchor(phrase.text)] = None
-            elif thing and stems(text) in (stems(_name(thing)), stems(_spoken(_name(thing)))):
+            elif thing and stems(phrase.text) in (stems(_name(thing)), stems(_spoken(_name(thing)))):
                 # What is called so has it as a value; what is linked to a thing of that name is something else.
                 so = self.target and not _CALLED.isdisjoint(words_of(question.text))
                 anchors[Anchor(_name(thing)) if so else Anchor(phrase.text, thing.id, exact=True)] = None
@@ -193,8 +186,6 @@ class EndpointAgenda(Agenda):
                 self.lost.append(phrase.text)
         named = {word for phrase in found for word in words_of(phrase.text)}
         anchors |= {Anchor(str(year), sign=sign): None for sign, year in question.years if str(year) not in named}
-        if any(search.properties for search in found.values()):
-            anchors |= {Anchor(one): None for one in question.strict if one.isdigit() and one not in named}
         self.anchors = tuple(anchors)[:_ANCHORS]
         if question.noun and not (self.target or found[question.noun].properties):
             self.lost.append(question.noun.text)
@@ -236,8 +227,7 @@ class EndpointAgenda(Agenda):
             pattern += re.sub(r"(?<![\w<])\?[pqxv]\b", lambda one, own=own: own[one[0]], anchor.ways[link.way][1]) + " "  # type: ignore[misc]
         pattern = pattern.strip()
         final = f"SELECT DISTINCT ?answer WHERE {{ {pattern} }}"
-        number_of = f"ASK {{ {pattern} FILTER(isNumeric(?answer)) }}"
-        if question.kind == "count" and (self.target or not (yield from self.holds(number_of, "Is it a number?"))):
+        if question.kind == "count" and self.target:
             final = f"SELECT (COUNT(DISTINCT ?answer) AS ?count) WHERE {{ {pattern} }}"
         elif question.measure:
             self.number = number = yield from self._number(pattern, question.measure[0])
@@ -269,10 +259,8 @@ class EndpointAgenda(Agenda):
         known, question = lexicon(self.language), self.question
         taken = known.function.union(*(words_of(one.text) for one in self.anchors))
         rest = [word for word in words_of(question.text) if word not in taken]
-        kind = {*stems(f"{self.asked} {_name(self.target)}")} if self.target else set()
         thought = f"Which properties lie between {anchor.id or f'“{anchor.text}”'} and what is asked for?"
         moment = f" FILTER({_MOMENT.format('?answer')})" if question.asks == "time" and not self.target else ""
-        moment += " FILTER(isIRI(?answer))" if question.kind == "yes-no" else ""
         for hops in (1, 2) if self.target else (1,):
             edges = ("?p", "?q")[:hops]
             parts = [
@@ -283,26 +271,20 @@ class EndpointAgenda(Agenda):
             typed = " && ".join(f"{edge} != rdf:type" for edge in edges)
             pattern = f"{' UNION '.join(parts)} FILTER({typed})"
             links = yield from self._counted(" ".join(edges), pattern, "", thought)
-            own = [one for one in links if hops == 1 and not one.properties[0].startswith(("rdfs:", "skos:"))]
-            self._has |= {one.names[0]: None for one in own if one.way == 2}
-            told = (self.told["of"].format(word=one.names[0]) for one in own if one.way == 1)
-            self._has |= {re.sub(r"\b(\w+) \1\b", r"\1", one): None for one in told}  # "copy of", and "of"
+            self._has |= {one.names[0]: None for one in links if hops == 1}
             if question.asks == "place" and not self.target:
                 hints = known.hints.get("place", "").split()
                 links = [one for one in links if any(hint in one.names[0].casefold() for hint in hints)]
             said = " ".join([*rest, *(known.verbs.get(word, "") for word in rest)])
             sure = bool(self.target) and hops == 1 and not anchor.text.isdigit()
-            if link := _best(links, said, sure=sure):
-                return link
+            fits = [round(fit, 6) for fit in relevance(said, [link.words for link in links])]
+            if max(fits, default=0.0) > 0:
+                return links[fits.index(max(fits))]
+            if sure and len(links) == 1:
+                return links[0]
             # As forms of a verb do: "born", birth; "erschienen", Erscheinungsjahr.
-            verbs = [word for word in rest if not {singular(word)} & kind]
-            starts = {
-                link: [one for one in verbs if f" {one[:_STEM]}" in f" {link.words.casefold()}"] for link in links
-            }
+            starts = {link: [one for one in rest if f" {one[:_STEM]}" in f" {link.words.casefold()}"] for link in links}
             alike = [link for link in links if starts[link]]
-            if anchor.sign and not verbs:
-                times = known.hints.get("time", "").split()
-                alike = [link for link in links if any(time in link.words.casefold() for time in times)]
             if (anchor.sign or question.asks in ("time", "place") or question.kind == "yes-no") and len(alike) == 1:
                 self.heard = [*self.heard, *(starts[alike[0]] if anchor.sign else ())]
                 return alike[0]
@@ -321,14 +303,7 @@ class EndpointAgenda(Agenda):
         self._has |= {one.names[-1]: None for one in links if one.way != 2}
         words = [*quantity.casefold().split(), *said]
         measured = " ".join([quantity, *(QUANTITIES.get(word, "") for word in words)])
-        named = " ".join(QUANTITIES.get(word, word) for word in words)
-        links = [
-            one
-            for one in links
-            if one.way != 2
-            or relevance(measured, one.names[:1])[0]
-            or all(relevance(named, [name])[0] for name in one.names)
-        ]
+        links = [one for one in links if one.way != 2 or relevance(measured, one.names[:1])[0]]
         dated = [place for place, one in enumerate(links) if any(hint in one.names[-1].casefold() for hint in hints)]
         place = self.quantity([" ".join(one.names) for one in links], dated, said)
         return None if place is None else links[place]
@@ -349,10 +324,3 @@ class EndpointAgenda(Agenda):
                 ids, names = zip(*properties, strict=True)
                 found.append(Link(int(way.value), ids, names))
         return found
-
-
-def _best(links: Sequence[Link], words: str, *, sure: bool) -> Link | None:
-    """The link whose names fit the words best, of as good ones the commonest; ``sure``: where none, the only one."""
-    fits = [round(fit, 6) for fit in relevance(words, [link.words for link in links])]
-    best = max(fits, default=0.0)
-    return links[fits.index(best)] if best > 0 or (sure and len(links) == 1) else None

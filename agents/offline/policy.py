@@ -14,7 +14,6 @@ from rapidfuzz import fuzz
 
 from kbnav.agents.common.answering import without_retryable
 from kbnav.agents.common.state import Policy, Reply, State, all_steps, next_turn
-from kbnav.agents.machine import finishes
 from kbnav.answers.language import fold, lexicon, reads, singular, why_unread
 from kbnav.answers.parsing import Phrase, Question, read_question
 from kbnav.answers.relevance import content_words, relevance
@@ -39,12 +38,8 @@ QUANTITIES = {
 }
 """Words that names of numbers have, in several languages, for words of a question that they do not share."""
 NOTHING = SearchResult()
-_ENDINGS = ("e", "en", "er", "es", "n", "s")
-"""Of a plural."""
 _MOST_UNUSED, _MANY = 2, 50
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
-_EVERYDAY = re.compile("employe|emplead|arbeitgeber")
-"""What verbs mean that may say little, as in "lamps that work"."""
 _MISSPELLED = 85
 """Of 100, how alike a word and what may be meant are."""
 
@@ -83,8 +78,7 @@ class Agenda(ABC):
         most = shown.properties if entities else shown.entities
         found = replace(found, entities=entities, properties=found.properties[:most])
         best = (*entities, *found.properties)[0]
-        plural = fold(query).removeprefix(fold(best.alias or best.label)) in _ENDINGS
-        said = plural or any(one.label and one.label.casefold() in low for one in entities)
+        said = any(one.label and one.label.casefold() in low for one in entities)
         if found.rung == "near" and not said and re.fullmatch(r"[QP]\d+", best.id):  # another spelling: people choose
             return SearchResult(suggestion=best.alias or best.label)
         return found
@@ -162,8 +156,7 @@ class Agenda(ABC):
         """Words of the question, in their order, that nothing in a query stands for.
 
         ``labels`` are those of its ids, which a word may be like; ``names`` are texts that the question has as well. In
-        a language that is not read a word stands for a label only as it is spelled in it, and for a name in any ending:
-        "открыл" (discovered) is no "место открытия" (place of discovery).
+        a language that is not read a word stands for a label only as it is spelled in it, but for its ending.
         """
         question, words = self.question, lexicon(self.language)
         texts = {*map(fold, names)}
@@ -171,7 +164,7 @@ class Agenda(ABC):
         if "ORDER BY" in query and question.measure:
             named |= set(map(fold, words.measures))
             known.append(fold(question.measure[0]))
-        stems = set(map(singular, named))
+        stems, spelled = set(map(singular, named)), {*named, *chain.from_iterable(map(content_words, known))}
 
         def says(word: str) -> bool:
             if " " in word:  # no label says "over 80"
@@ -182,35 +175,22 @@ class Agenda(ABC):
                 return singular(plain) in stems
             if reads(self.language):
                 return any(relevance(f"{folded} {singular(plain)}", known))
-            spelled = {*named, *chain.from_iterable(map(content_words, known))}
             return any(plain.startswith(one) and len(plain) - len(one) < 3 for one in spelled if len(one) > 2)
 
         read = [word for phrase in question.phrases for word in phrase.text.split() if content_words(fold(word))]
         return tuple(dict.fromkeys(word for word in (*read, *question.needed) if not says(word)))
 
-    def told_words(self, unused: Sequence[str], query: str) -> tuple[str, ...]:
-        """Those of the words that a query leaves out that mean something beside it, and a second question word.
-
-        Neither words of little meaning do, nor what the question word or "how high" asks for, nor a superlative that
-        sorts.
-        """
-        words, question = lexicon(self.language), self.question
-        said = {*words.light, *question.hint.split(), *words.adjectives.values()}
-        said |= words.measures.keys() if "ORDER BY" in query else set()
-        return (*(one for one in unused if said.isdisjoint((one, fold(one)))), *question.second)
-
-    def telling(self, words: Iterable[str]) -> list[str]:
+    def telling(self, words: Iterable[str]) -> tuple[str, ...]:
         """Those of the words that say something: neither years nor light ones, but adjectives that measure do."""
         known = lexicon(self.language)
         light = known.light - set(map(fold, known.adjectives))
-        return [word for word in words if fold(word) not in light and not word.isdigit()]
+        return tuple(word for word in words if fold(word) not in light and not word.isdigit())
 
     def turns(self, unused: Sequence[str]) -> bool:
         """Whether words that are left out make another question of it, as a year, "not", "died" or "mass" do."""
         words = lexicon(self.language)
         quantities = content_words(" ".join(words.adjectives.values()))
-        verbs = [word for word, meant in words.verbs.items() if not _EVERYDAY.match(meant)]
-        return not {*self.question.needed, *verbs, *quantities}.isdisjoint(unused)
+        return not {*self.question.needed, *words.verbs, *quantities}.isdisjoint(unused)
 
     def leaves_too_much(self, unused: Sequence[str], *, rows: int, all_needed: bool) -> bool:
         """Whether so much of the question is left out that the rows of a query are hardly its answer.
@@ -228,16 +208,17 @@ class Agenda(ABC):
         return bool(left_out) and (too_many or not names.isdisjoint(left_out))
 
     def decline(self, unused: Sequence[str], lost: Sequence[str], has: Sequence[str] = ()) -> None:
-        """Say why there is no answer: words that would be left out, names that nothing has; ``has``: what there is."""
+        """Say why there is no answer: words that would be left out, names that nothing has; ``has``: what there is.
+
+        Where all of them are names that are spelled alike here, the question is offered with these.
+        """
         text = whole = self.state["question"].strip()
+        left = {*" ".join(unused or lost).split()}
         for query, search in self.searches.items():
-            missed = query in lost or {*query.split()} <= {*unused}
-            near = next((one.alias or one.label for one in search.entities if missed), "")
-            meant = search.suggestion or near
-            within = query in meant or meant in query
-            if not within and max(fuzz.ratio(query, meant), fuzz.partial_ratio(query, meant)) >= _MISSPELLED:
-                text = text.replace(query, meant)
-        instead = (text,) if text != whole and " " in whole else ()  # one word alone is a greeting as often as a name
+            meant = search.suggestion or next((one.alias or one.label for one in search.entities), "")
+            if {*query.split()} <= left and fuzz.partial_ratio(query, meant) >= _MISSPELLED and query not in meant:
+                text, left = text.replace(query, meant), left - {*query.split()}
+        instead = (text,) if text != whole and not left and " " in whole else ()  # one word alone may be a greeting
         self.understood = Understood(unused=tuple(unused or lost), instead=instead)
         if not reads(self.language):
             self.note = why_unread(whole, self.language)
@@ -283,17 +264,8 @@ def with_names(question: Question, names: Iterable[str], language: str) -> Quest
 
 
 def keyless(agenda: Callable[[State, Context], Agenda]) -> Policy:
-    """The policy that makes an agenda anew each turn; of what can be asked instead it names what has an answer."""
-
-    def policy(state: State, context: Context) -> Reply:
-        planned = agenda(state, context)
-        reply = planned.reply()
-        read = reply.understood or Understood()
-        if all(finishes(lambda *at: agenda(*at).reply(), planned.toolbox, one, state, context) for one in read.instead):
-            return reply
-        return replace(reply, understood=replace(read, instead=()))
-
-    return policy
+    """The policy that makes an agenda anew each turn."""
+    return lambda state, context: agenda(state, context).reply()
 
 
 def words_of(text: str) -> list[str]:

@@ -10,14 +10,14 @@ import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from kbnav.agents.common.state import State
 from kbnav.agents.offline.policy import FITS, NOTHING, Agenda, Calls, best_of, kept_of, with_names
 from kbnav.answers.language import fold, lexicon, reads, singular
-from kbnav.answers.parsing import Phrase, Question, read_question
-from kbnav.answers.relevance import content_words, fit, relevance
+from kbnav.answers.parsing import Phrase, Question
+from kbnav.answers.relevance import fit, relevance
 from kbnav.knowledge.base import Entity, Entry, Neighborhood, Qualifier, SearchResult, Statement, Value, is_mirror
 from kbnav.knowledge.sparql.vocabulary import (
     BIRTH,
@@ -44,10 +44,10 @@ _LIKELY, _SURE = 0.2, 1.0
 _RUNGS = {"exact": 1.0, "near": 0.85, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}
 _HAS = ("did ", "do ", "does ", "had ", "has ", "have ", "hat ", "hatte ", "haben ", "hatten ")  # not what it is
 _ABOUT = (
-    r"(?i)\W*(?:(?:(?:what|who) (?:is|was)|(?:was|wer) (?:ist|war)|qui est|qu[eé] es|quién es|tell me about"
-    r"|(?P<place>where (?:is|are|was)|wo (?:ist|liegt|liegen)|où est|dónde está))(?: an?| the| der| die| das)? )?"
+    r"(?i)\W*(?:(?:(?:what|who) (?:is|was)|(?:was|wer) (?:ist|war)|qui est|qu[eé] es|quién es|tell me about)"
+    r"(?: an?| the| der| die| das)? )?"
 )
-"""What may stand before a name where what it is, or where, is asked for."""
+"""What may stand before a name where what it is is asked for."""
 _NOW = re.compile(r"(?i)\W*(?:is|are|ist|sind|est|es) ")
 _END = "P582"
 """End time."""
@@ -99,14 +99,9 @@ class Segment:
     def score(self) -> float:
         """How surely it names its first item, and no property."""
         label, wanted = fold(self.items[0].label), fold(self.text)
-        score = 0.4 * (len(wanted.split()) - 1)
-        score += 1.0 if label == wanted else 0.2 if label.startswith(wanted) else 0.6
-        if self.named:
-            score += 2.0
-        else:
-            exact = any(fold(found.label) == wanted for found in self.properties[:1])
-            score -= 1.5 if exact else 1.0 * bool(self.properties)
-        return score - (2.0 if self.rung == "fulltext" else 0.0)
+        score = 0.4 * (len(wanted.split()) - 1) + (1.0 if label == wanted else 0.6)
+        score += 2.0 if self.named else -1.0 * bool(self.properties)
+        return score
 
 
 @dataclass(frozen=True)
@@ -159,7 +154,6 @@ def property_hits(cut: Sequence[Segment]) -> dict[str, tuple[Entity, float]]:
         for place, found in enumerate(segment.properties):
             exact = fold(found.label) == fold(segment.text)
             score = _RUNGS[segment.rung] / (1 + 0.4 * place) + 0.5 * exact
-            score *= 0.6 if segment.noun and not exact else 1.0
             if found.id not in hits or hits[found.id][1] < score:
                 hits[found.id] = (found, score)
     return dict(sorted(hits.items(), key=lambda hit: -hit[1][1]))
@@ -178,10 +172,6 @@ class WikidataAgenda(Agenda):
         self.words = words
         self.last = next((turn for turn in reversed(state["history"]) if turn.outcome.query), None)
         self.tried = set[str]()
-        left_out = not self.question.phrases and not _US.search(self.question.text)
-        if self.last and left_out and (self.question.asks or self.question.kind == "count"):
-            self.question = replace(self.question, phrases=read_question(self.last.question, self.language).phrases)
-            self.tried = {self.last.outcome.query}  # "and where?" is no longer who it was
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
@@ -221,9 +211,8 @@ class WikidataAgenda(Agenda):
                     if length >= self.room or len(self.rows) >= _QUERIES:
                         return refused
                     yield [(QUERY, one.thought, {"query": probe})]
-                about = {name.best for name in focus if f"wd:{name.best} " in probe}
                 rows = self.rows.get(probe, 0)
-                if not rows or (rows == 1 and about.intersection(self._items(probe))):  # it is its own answer
+                if not rows:
                     continue
                 unused = self.unused(*self._stated_by(probe), probe)
                 if self._lacks(probe, unused):
@@ -238,7 +227,9 @@ class WikidataAgenda(Agenda):
                     all_counts = "COUNT(" in final or "ORDER BY" in probe
                     copy = [Doubt("copy")] if all_counts and is_mirror(self.context.kb.state()) else []
                     told = focus[0].items[0] if "?direct" in probe else Entity("")
-                    self.understood = Understood(told.label, self.told_words(unused, probe), doubts=(*doubts, *copy))
+                    self.understood = Understood(
+                        told.label, (*self.telling(unused), *self.question.second), doubts=(*doubts, *copy)
+                    )
                     yield [(FINISH, FITS, {"result": number, "answer": told.description or self._sentence(probe)})]
         return refused
 
@@ -258,7 +249,6 @@ class WikidataAgenda(Agenda):
             if found.rung == "exact":
                 whole.add(phrase)
             names += [name for one in (*found.entities, *found.properties) for name in (one.label, one.alias)]
-            names += found.matched.split(" | ") if found.rung == "shorter" else ()
         phrases = [replace(one, whole=True) if one in whole else one for one in self.question.phrases]
         question = with_names(replace(self.question, phrases=tuple(phrases)), names, self.language)
         cut = list[Phrase]()
@@ -325,7 +315,9 @@ class WikidataAgenda(Agenda):
 
         "She" and "he" are the first of them of that gender; else the answer, where its gender is not stated.
         """
-        words, about, answers = self.words, _asked_about(last)[:2], self._items(last.outcome.query)
+        words, answers = self.words, self._items(last.outcome.query)
+        about = list(dict.fromkeys(re.findall(r"\bwd:(Q\d+)", _CLASS_PATH.sub("", last.outcome.query))))[:2]
+
         if pronoun == "many":  # one of several is not what "they" means
             about, answers = [], answers if len(answers) == 1 else []
         order = list(dict.fromkeys([*about, *answers[: 1 if pronoun == "any" else _PEOPLE]]))
@@ -348,10 +340,8 @@ class WikidataAgenda(Agenda):
         """Id of the class that the question asks for members of, as in "which elements"; empty where unknown."""
         if self.words.each((INSTANCE_OF, OCCUPATION)):
             for segment in self.segments:
-                text = fold(segment.text)
-                for item in segment.items if segment.noun and segment.rung != "fulltext" else ():
-                    if fold(item.label) == text or not fold(item.label).startswith(text):  # not only its beginning
-                        return item.id
+                if segment.noun and segment.items and segment.rung != "fulltext":
+                    return segment.best
         return ""
 
     @cached_property
@@ -383,12 +373,7 @@ class WikidataAgenda(Agenda):
         if question.comparative or any(" " in one for one in question.strict):
             return
         if len(focus) == 1 and not question.pronoun and not self.besides(focus[0]):
-            about = _asked_about(self.last) if self.last else []
-            if self.last and len(about) == 1:
-                again = re.sub(rf"\bwd:{about[0]}\b", f"wd:{focus[0].best}", self.last.outcome.query)
-                yield Hypothesis(again, f"The last question again, about {focus[0].text}.")
-            if question.asks != "place":
-                yield from self._told(focus[0])
+            yield from self._told(focus[0])
         if self.kind and (question.measure or question.years):
             yield from self._compared(focus)
         ranked = sorted((one for name in focus for one in self._relations(name)), key=lambda one: -one.score)
@@ -398,11 +383,6 @@ class WikidataAgenda(Agenda):
             return
         for relation in ranked[:_RELATIONS]:
             yield from self._in_year(relation)
-        if question.asks == "time" and len(self.names) == 1:  # "discovered": time of discovery, before a qualifier
-            said = fold(" ".join(one.text for one in self.besides(*focus)))
-            for relation in ranked[:_RELATIONS]:
-                if relation.kinds == {"time"} and any(relevance(said, [fold(relation.label)])):
-                    yield self._values(relation.triple(), f"{relation.label} ({relation.property_id}) is asked for.")
         for one in focus:
             yield from self._qualified(one)
             yield from self._literals(one)
@@ -410,18 +390,14 @@ class WikidataAgenda(Agenda):
             if "item" in relation.kinds:
                 yield from self._narrowed(relation, next(one for one in focus if one.best == relation.entity))
         yield from self._members(focus)
-        for relation in ranked[:_RELATIONS]:
+        for relation in [one for one in ranked[:_RELATIONS] if one.direction == "out" or not self.kind]:
             thought = f"{relation.label} ({relation.property_id}) fits the question best of what is left."
             yield self._values(relation.triple(), thought, number="number" in relation.kinds)
-        if question.asks == "place" and len(focus) == 1:
-            yield from self._told(focus[0])
 
     def _told(self, name: Segment) -> Iterator[Hypothesis]:
-        """What is stated of a name that stands alone or after "what is", or where it is."""
-        if asked := re.fullmatch(rf"{_ABOUT}{re.escape(name.text)}\W*", self.question.text):
-            places = " ".join(f"wdt:{one}" for one in self.words.each(_PLACED))
-            only = f"VALUES ?direct {{ {places} }} " if asked["place"] else ""
-            stated = f"{only}wd:{name.best} ?direct ?value . ?property wikibase:directClaim ?direct"
+        """What is stated of a name that stands alone or after "what is"."""
+        if re.fullmatch(rf"{_ABOUT}{re.escape(name.text)}\W*", self.question.text):
+            stated = f"wd:{name.best} ?direct ?value . ?property wikibase:directClaim ?direct"
             ids = "FILTER NOT EXISTS { ?property wikibase:propertyType wikibase:ExternalId }"
             yield Hypothesis(f"SELECT ?property ?value WHERE {{ {stated} . {ids} }}", "Reading what is stated of it.")
 
@@ -432,38 +408,25 @@ class WikidataAgenda(Agenda):
         values are of the kind asked for.
         """
         question, cut = self.question, self.besides(focus)
-        noun = not question.asks and any(one.noun and one.items and not one.properties for one in cut)
         wanted, classes = _KINDS.get(question.asks, ""), self.words.each((INSTANCE_OF, SUBCLASS_OF))
-        heard = {"out": cut, "in": [one for one in cut if not one.noun]}  # "which countries" are no things of a country
-        hits = {way: property_hits(said) for way, said in heard.items()}
         groups: dict[tuple[str, str], list[Statement]] = {}
-        for way in heard:
+        for way in ("out", "in"):
             for edge in self.edges.get((focus.best, way), ()):
                 groups.setdefault((edge.property.id, way), []).append(edge)
-        labels = [edges[0].property.label for edges in groups.values()]
-        words = {way: " ".join([*(one.text for one in said), question.hint]) for way, said in heard.items()}
-        fits = {way: fit(text, labels) for way, text in words.items()}
-        hint = lexicon(self.language).hints.get("place", "")
-
-        def places(name: str) -> bool:
-            return any(relevance(fold(hint), [fold(name)]))
-
-        for place, ((name, way), edges) in enumerate(groups.items()):
-            label = labels[place]
-            relation = Relation(focus.best, name, label, way, tuple(edges))
-            score = fits[way][place] + hits[way].get(name, (None, 0.0))[1]
-            dated = wanted == "time" and "time" in relation.kinds
-            total = score - 0.5 * (name in classes)
-            if wanted:
-                named = question.asks != "place" or any(relevance(fold(question.hint), [fold(relation.label)]))
-                total += 0.4 if named and wanted in relation.kinds else -0.4
+        hits, said = property_hits(cut), " ".join([*(one.text for one in cut), question.hint])
+        fits = fit(said, [edges[0].property.label for edges in groups.values()])
+        for label_fit, ((name, way), edges) in zip(fits, groups.items(), strict=True):
+            relation = Relation(focus.best, name, edges[0].property.label, way, tuple(edges))
+            score = label_fit + (hits[name][1] if name in hits else 0.0)
+            suits = wanted in relation.kinds
+            if question.asks == "place":
+                if way == "in":
+                    continue  # what is linked to a place is none
+                suits = any(relevance(fold(question.hint), [fold(relation.label)]))
+            dated = wanted == "time" and suits
+            total = score - 0.5 * (name in classes) + (0.4 if suits else -0.4 if wanted else 0.0)
             fitting = dated if wanted == "time" else wanted != "item" or relation.kinds != {"time"}
-            if noun and "item" not in relation.kinds:
-                continue  # members of a class are asked for
-            if (question.asks, way) == ("place", "in") or ((question.asks, way) == ("person", "out") and places(label)):
-                continue  # what is linked to a place is none, and no place is a person
-            answers = fitting or question.kind == "yes-no"
-            if answers and total >= _ENOUGH and (score > 0 or dated):
+            if (fitting or question.kind == "yes-no") and total >= _ENOUGH and (score > 0 or dated):
                 yield replace(relation, score=total)
 
     def _narrowed(self, relation: Relation, name: Segment) -> Iterator[Hypothesis]:
@@ -548,12 +511,11 @@ class WikidataAgenda(Agenda):
             asked = edge.value.id in named or (score > 0 and question.asks == "time")
             if asked and (wanted := _wanted_qualifier(question, edge, left)):
                 alike = [one.value.id for one in edges if one.property == edge.property and one.value.id in named]
-                of = [edge.value.id] if edge.value.id in called or not alike else [*dict.fromkeys(alike)]
-                one = f"wd:{of[0]}" if len(of) == 1 else "?of"
-                among = f"VALUES ?of {{ {' '.join(f'wd:{each}' for each in of)} }} " if len(of) > 1 else ""
+                of = {} if edge.value.id in called else dict.fromkeys(alike)
+                among = " ".join(f"wd:{one}" for one in of or [edge.value.id])
                 relation = Relation(focus.best, edge.property.id, edge.property.label, "out")
                 yield self._values(
-                    f"{relation.statement(one)} . {among}?statement pq:{wanted.property.id} ?answer .",
+                    f"VALUES ?of {{ {among} }} {relation.statement('?of')} ; pq:{wanted.property.id} ?answer .",
                     f"{edge.property.label}: {edge.value.text} says more: {wanted.property.label} is asked for.",
                 )
 
@@ -567,8 +529,6 @@ class WikidataAgenda(Agenda):
     def _checks(self, focus: Segment, ranked: Sequence[Relation]) -> Iterator[Hypothesis]:
         """Yes/no questions: whether two entities are linked, or whether one has a property at all."""
         other = next((name for name in self.names if name.best != focus.best), None)
-        if other and self._one_of(focus):
-            focus, other = other, focus
         subject = f"wd:{focus.best}"
         if other is None:
             found = [*(relation.property_id for relation in ranked), *property_hits(self.besides(focus))]
@@ -585,21 +545,18 @@ class WikidataAgenda(Agenda):
         sure = [one for one in own if one.score >= _SURE and "item" in one.kinds]
         for relation in (*linking, *(one for one in sure if has or not member))[:1]:
             (end,) = pair - {relation.entity}
-            value, best = f"wd:{end}", relation.triple(f"wd:{end}")
-            stated = [edge for edge in self._out(*pair) if edge.property.id == relation.property_id]
-            facts = [fact.property.id for edge in stated if edge.value.id in pair for fact in edge.qualifiers]
+            value, stated = f"wd:{end}", [one for one in self._out(*pair) if one.property.id == relation.property_id]
+            facts = [fact.property.id for one in stated if one.value.id in pair for fact in one.qualifiers]
+            ways = [relation.triple(value)]
             if linking and ending in facts and _NOW.match(self.question.text):
-                best = f"{relation.statement(value)} . FILTER NOT EXISTS {{ ?statement pq:{ending} ?end }}"
-            elif linking and {edge.rank for edge in stated} != {"normal"}:  # a preferred statement may hide it
-                best = f"{{ {best} }} UNION {{ {relation.statement(value)} ; wikibase:rank wikibase:NormalRank }}"
-            elif member and not linking:
-                best = f"{{ {best} }} UNION {{ {relation.triple('?member')} {member} }}"
-            elif not linking:
-                placed = {edge.property.id for edge in self._out(end)}.intersection(self.words.each(_PLACED))
-                within = "|".join(f"wdt:{one}" for one in self.words.each(_PLACED) if placed)
-                for way in filter(None, (path, within and f"({within})+")):
-                    best += f" }} UNION {{ {relation.triple('?member')} ?member {way} {value}"
-                best = f"{{ {best} }}"
+                ways = [f"{relation.statement(value)} . FILTER NOT EXISTS {{ ?statement pq:{ending} ?end }}"]
+            elif linking:  # a preferred statement may hide it
+                ways += [f"{relation.statement(value)} ; wikibase:rank wikibase:NormalRank"]
+            else:
+                within = "|".join(f"wdt:{one}" for one in self.words.each(_PLACED))
+                wider = [f"?member {way} {value}" for way in (path, within and f"({within})+") if way]
+                ways += [f"{relation.triple('?member')} {way}" for way in ([member] if member else wider)]
+            best = " UNION ".join(f"{{ {way} }}" for way in ways)
             yield Hypothesis(f"ASK {{ {best} }}", f"Checking {relation.label} between {focus.text} and {other.text}.")
             return
         value = f"wd:{other.best}"
@@ -644,19 +601,12 @@ class WikidataAgenda(Agenda):
             for fact in facts_of(edge):
                 labels |= {fact.property.label} if fact.property.id in ids else set()
                 labels |= {fact.value.text} if fact.value.id in ids else set()
-        kinds = [fold(one.value.text) for one in self._out(*ids) if one.property.id == self.words.of(INSTANCE_OF)]
-        beside = pairwise(content_words(fold(self.question.text)))  # "the element radium", which is one
-        named |= {kind for kind, name in beside if name in named and any(relevance(kind, kinds))}
         return labels, named
 
     def _lacks(self, query: str, unused: Sequence[str]) -> bool:
         """Whether a query leaves out too much; nothing may be of a no, of a class alone, or beside any link."""
-        things = set(re.findall(r"\bwd:(Q\d+)", query))  # two say what links them
-        of_class = things == {self.kind} and "ORDER BY" not in query
-        beside = [word for one in self.question.phrases if not one.named for word in content_words(fold(one.text))]
-        unsaid = len(things) < 2 and bool(beside) and set(map(fold, unused)).issuperset(self.telling(beside))
-        false, link = self.table(query).boolean is False, "?link" in query
-        needed = of_class or unsaid or false or link or not reads(self.language)
+        of_class = set(re.findall(r"\bwd:(Q\d+)", query)) == {self.kind} and "ORDER BY" not in query
+        needed = of_class or self.table(query).boolean is False or "?link" in query or not reads(self.language)
         return self.leaves_too_much(unused, rows=self.rows.get(query, 0), all_needed=needed)
 
     def _valueless(self) -> str:
@@ -670,40 +620,19 @@ class WikidataAgenda(Agenda):
     def _sentence(self, query: str) -> str:
         """The answer in words where the values alone would not say what they are; else empty."""
         ids, life = entity_ids(re.split(r"\?member\b", query)[0]), self.words.each((BIRTH, DEATH))
-        table, stated = self.table(query), self._out(*ids)
-        true, check, told = table.boolean is not False, query.startswith("ASK"), list[Statement]()
-        asked = [edge for edge in stated if edge.property.id in ids]
+        true, check, told = self.table(query).boolean is not False, query.startswith("ASK"), list[Statement]()
         if check:
-            sole = asked if (not true or "?member (" in query or "?value" in query) and len(asked) == 1 else []
-            told = [edge for edge in asked if edge.value.id in ids][:1] or sole
+            asked = [edge for edge in self._out(*ids) if edge.property.id in ids]
+            told = [edge for edge in asked if edge.value.id in ids][:1] or asked[: 0 if true or asked[1:] else 1]
         elif life and f"wdt:{life[0]} ?answer" in query and self.question.asks != "time":
-            told = [edge for edge in stated if edge.property.id in life and edge.value.text]
-        elif len(table.rows) == 1:
-            values = {cell.value for cell in table.rows[0] if cell}
-            told = [
-                one
-                for one in asked
-                if one.qualifiers and value_kind(one.value) == "number" and one.value.text in values
-            ]
-        facts = [fact for edge in told for fact in facts_of(edge)[: 1 if edge.property.id in life else None]]
-        names = dict[str, str]()
-        if (language := self.context.answer_language) != self.language:
-            shown = [one for fact in facts for one in (fact.property.id, fact.value.id) if one]
-            names.update(self.context.kb.labels(shown, language=language))
-        text = "; ".join(
-            f"{names.get(one.property.id, one.property.label)}: {names.get(one.value.id, one.value.text)}"
-            for one in facts
-        )
+            told = [edge for edge in self._out(*ids) if edge.property.id in life and edge.value.text]
+        facts = [fact for edge in told for fact in facts_of(edge)[: None if check else 1]]
+        text = "; ".join(f"{one.property.label}: {one.value.text}" for one in facts)
         if not check:
             return text
         over = bool(told) and told[0].value.id in ids
         why = text if true or over else self._valueless() or "; ".join(filter(None, (self.told.get("no"), text)))
         return f"{'✓' if true else '✗'} ({why})" if why else "✓" if true else "✗"
-
-
-def _asked_about(turn: Turn) -> list[str]:
-    """Ids of the entities that a turn's final query names, classes left out."""
-    return list(dict.fromkeys(re.findall(r"\bwd:(Q\d+)", _CLASS_PATH.sub("", turn.outcome.query))))
 
 
 def _wanted_qualifier(question: Question, edge: Statement, left: str) -> Qualifier | None:
