@@ -25,7 +25,6 @@ from kbnav.agents.offline.policy import (
 )
 from kbnav.answers.language import lexicon
 from kbnav.answers.relevance import relevance
-from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import Entity, SearchResult
 from kbnav.knowledge.sparql.vocabulary import label_from_iri
 from kbnav.runs.trajectory import FINISH, Doubt, Understood
@@ -133,18 +132,17 @@ class EndpointAgenda(Agenda):
         yield [("search_entities", f"Looking up “{text}”, which is a name here.", {"query": text}) for text in more]
         self._read()
         pointing, final = question.pronoun and not self.anchors, ""
-        if not (pointing or question.comparative) and (self.target or self.anchors):
+        unread = pointing or question.comparative or question.kind == "yes-no"
+        if not unread and (self.target or self.anchors):
             final = yield from self._final()
         said = [name for anchor in self.anchors for name in (anchor.text, _spoken(anchor.text))]
         unused = self.unused(self._labels(), said, final)
         if final and self.rows.get(final) and not self.lost:
-            table = self.table(final)
-            counted = "COUNT(" in final and table.rows and table.rows[0][0]
-            rows = int(counted.value) if counted else self.rows[final]
-            needed = not (self.links or self.number) or table.boolean is False
+            counted = "COUNT(" in final and self.table(final).rows[0][0]
+            rows, needed = int(counted.value) if counted else self.rows[final], not (self.links or self.number)
             if not self.leaves_too_much(unused, rows=rows, all_needed=needed):
                 self.understood = Understood(unused=(*self.telling(unused), *self.question.second), doubts=self.doubts)
-                yield [(FINISH, FITS, {"answer": self._sentence(table)})]
+                yield [(FINISH, FITS, {"answer": ""})]
                 return
         if self.state["history"] and (pointing or not (self.target or self.anchors)):
             self.note = self.told["whole"]
@@ -198,24 +196,16 @@ class EndpointAgenda(Agenda):
         labels = [_name(self.target) if self.target else "", *(link.words for link in self.links), *self.heard]
         return [*labels, *self.number.names, (self.question.measure or ("",))[0]] if self.number else labels
 
-    def _sentence(self, table: AnswerTable) -> str:
-        """The answer in words where a bare yes or no would not say what is so; else empty."""
-        if table.boolean is None:
-            return ""
-        return f"✓ ({self.links[0].names[0]}: {self.anchors[-1].text})" if table.boolean else f"✗ ({self.told['no']})"
-
     def _final(self) -> Generator[Calls, None, str]:
         """Run the query that answers, and return it; empty where something is not linked."""
         question = self.question
-        if question.kind == "yes-no":
-            return (yield from self._whether())
         asked = question.noun or lexicon(self.language).classes.intersection(words_of(question.text)) - {"what"}
         listed = asked and question.asks in ("", "person")
         if not (self.anchors or listed or question.kind != "values" or question.measure):
             return ""
         kind = self.target.id if self.target else ""
         narrower = f"ASK {{ ?class rdfs:subClassOf {kind} FILTER(?class != {kind}) }}"
-        if kind and (yield from self.holds(narrower, "Has the class subclasses, whose members it has too?")):
+        if kind and (yield from self.queried(narrower, "Has the class subclasses, whose members it has too?")).boolean:
             self.members = self.members.replace(" a ", " a/rdfs:subClassOf* ", 1)
         pattern = self.members
         for place, anchor in enumerate(self.anchors):
@@ -238,21 +228,6 @@ class EndpointAgenda(Agenda):
             final = best_of("?answer", f"{pattern} {has}", "?measure", question.measure[1])
         yield from self.queried(final, "This asks for it in the properties found.")
         return final
-
-    def _whether(self) -> Generator[Calls, None, str]:
-        """Ask whether two things are linked by the property that the words name; all else is declined."""
-        both = [anchor for anchor in self.anchors if anchor.id]
-        if len(both) != 2:
-            return ""
-        for anchor, another in (both, both[::-1]):
-            link = yield from self._linked(anchor)
-            if link and link.way in (1, 2):
-                self.anchors = (another, anchor) if link.way == 1 else (anchor, another)  # the value last
-                self.links, edge = [link for _ in both], link.properties[0]
-                final = f"ASK {{ {{ {anchor.id} {edge} {another.id} }} UNION {{ {another.id} {edge} {anchor.id} }} }}"
-                yield from self.queried(final, f"Are they linked by {link.names[0]}?")
-                return final
-        return ""
 
     def _linked(self, anchor: Anchor) -> Generator[Calls, None, Link | None]:
         """The properties that fit the words left best, one before two."""
@@ -285,7 +260,7 @@ class EndpointAgenda(Agenda):
             # As forms of a verb do: "born", birth; "erschienen", Erscheinungsjahr.
             starts = {link: [one for one in rest if f" {one[:_STEM]}" in f" {link.words.casefold()}"] for link in links}
             alike = [link for link in links if starts[link]]
-            if (anchor.sign or question.asks in ("time", "place") or question.kind == "yes-no") and len(alike) == 1:
+            if (anchor.sign or question.asks in ("time", "place")) and len(alike) == 1:
                 self.heard = [*self.heard, *(starts[alike[0]] if anchor.sign else ())]
                 return alike[0]
         return None

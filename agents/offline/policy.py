@@ -134,10 +134,6 @@ class Agenda(ABC):
         doubt = Doubt("compared" if compared else "class", f"{kept:,} / {every:,}")
         return (doubt,) if (kept if compared else 2 * kept) < every else ()
 
-    def holds(self, query: str, thought: str) -> Generator[Calls, None, bool]:
-        """Whether an ASK query is true."""
-        return bool((yield from self.queried(query, thought)).boolean)
-
     def quantity(self, names: Sequence[str], dated: Sequence[int], words: Iterable[str]) -> int | None:
         """The place of what a superlative or a sum is about, among names of numbers and dates; None where none fits.
 
@@ -155,8 +151,7 @@ class Agenda(ABC):
     def unused(self, labels: Iterable[str], names: Iterable[str], query: str) -> tuple[str, ...]:
         """Words of the question, in their order, that nothing in a query stands for.
 
-        ``labels`` are those of its ids, which a word may be like; ``names`` are texts that the question has as well. In
-        a language that is not read a word stands for a label only as it is spelled in it, but for its ending.
+        ``labels`` are those of its ids, which a word may be like; ``names`` are texts that the question has as well.
         """
         question, words = self.question, lexicon(self.language)
         texts = {*map(fold, names)}
@@ -164,7 +159,7 @@ class Agenda(ABC):
         if "ORDER BY" in query and question.measure:
             named |= set(map(fold, words.measures))
             known.append(fold(question.measure[0]))
-        stems, spelled = set(map(singular, named)), {*named, *chain.from_iterable(map(content_words, known))}
+        stems = set(map(singular, named))
 
         def says(word: str) -> bool:
             if " " in word:  # no label says "over 80"
@@ -173,9 +168,7 @@ class Agenda(ABC):
             folded = fold(f"{word} {words.verbs.get(low, '')} {QUANTITIES.get(low, '')}").strip()
             if singular(plain) in stems or plain in words.measures:
                 return singular(plain) in stems
-            if reads(self.language):
-                return any(relevance(f"{folded} {singular(plain)}", known))
-            return any(plain.startswith(one) and len(plain) - len(one) < 3 for one in spelled if len(one) > 2)
+            return any(relevance(f"{folded} {singular(plain)}", known))
 
         read = [word for phrase in question.phrases for word in phrase.text.split() if content_words(fold(word))]
         return tuple(dict.fromkeys(word for word in (*read, *question.needed) if not says(word)))

@@ -213,9 +213,7 @@ class SkbAgenda(Agenda):
                 return [(Path(node, (one,), 0.0),) for one, fit in zip(steps, fits, strict=True) if fit]
             kinds = {step.target for step in steps}
             asked = self._reading.asked or (kinds.pop() if len(kinds) == 1 else "")
-            links = [one for one in steps if one.target == asked]
-            sole = len(links) == 1 and not self.telling(self._left([Path(node, (), 0.0)]))
-            found.append((Path(node, (links[0] if sole else Step("", "both", asked),), 0.0),))
+            found.append((Path(node, (Step("", "both", asked),), 0.0),))
         for size in range(len(mentions), 0, -1):
             some = [
                 paths
@@ -285,11 +283,10 @@ class SkbAgenda(Agenda):
         """Those at the end of the paths (without any, of the type) with most or least of a field."""
         known, (quantity, order) = lexicon(self.language), self.question.measure or ("", "")
         kind = self._reading.asked or (paths[0].target if paths else "")
-        kind = kind or next((one for one in self._schema.types if one.casefold() == self.question.asks), "")
         left = [word.casefold() for word in self._left(paths)]
         # A superlative that names a relation of the path compares nothing.
         compares = any(known.measures.get(word) == (quantity, order) for word in left)
-        if not (kind and compares) or self._dropped(paths):
+        if not (kind and compares):
             return
         if not paths:
             self._reading = replace(self._reading, asked=kind)

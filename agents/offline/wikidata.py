@@ -48,17 +48,12 @@ _ABOUT = (
     r"(?: an?| the| der| die| das)? )?"
 )
 """What may stand before a name where what it is is asked for."""
-_NOW = re.compile(r"(?i)\W*(?:is|are|ist|sind|est|es) ")
 _END = "P582"
 """End time."""
 _WHEN = "P585"
 """Point in time."""
 _PEOPLE = 5
 """Answers among which "she" or "he" is looked for."""
-_PLACED = ("P17", "P131")
-"""Country, and the administrative unit that a place is in."""
-_US = re.compile(r"(?i)\b(?:i|you|we|ich|du|wir|je|tu|vous|yo|tú)\b")
-_SEVERAL = "Of several answers it is not clear which one is meant: name it."
 _KINDS = {"time": "time", "number": "number", "person": "item", "place": "item"}
 """Kinds of the values that answer what is asked."""
 _CLASS_PATH = re.compile(r"wdt:P\d+\* wd:Q\d+")
@@ -72,11 +67,6 @@ def value_kind(value: Value) -> Literal["item", "time", "number", "text", ""]:
     if value.datatype == "time":
         return "time"
     return "number" if value.datatype in ("quantity", "decimal", "integer", "double") else "text"
-
-
-def facts_of(edge: Statement) -> tuple[Statement | Qualifier, ...]:
-    """A statement and its qualifiers."""
-    return (edge, *edge.qualifiers)
 
 
 @dataclass(frozen=True)
@@ -180,23 +170,20 @@ class WikidataAgenda(Agenda):
         lost = [text for text, search in found.items() if search and search.rung == "none"]
         self.decline(refused or (() if lost else self.question.strict), lost)
         if self.state["history"] and self.question.pronoun == "many":
-            self.note = _SEVERAL
-        elif none := self._valueless():
-            self.note = f"{none}."
+            self.note = self.told["whole"]  # of several it is not clear which is meant
 
     def _tried(self) -> Generator[Calls, None, tuple[str, ...]]:
         """Search, look, and query; at the end the words that the first query left out, where they were too many."""
         question, length = self.question, len(self.state["path"])
         refused: tuple[str, ...] = ()
-        extra = [Phrase(one) for one in (question.measure or ())[:1] if one not in ("", "date")]
-        first = sorted(dict.fromkeys([*question.phrases, *extra]), key=lambda phrase: not phrase.named)[:_SEARCHES]
+        first = sorted(question.phrases, key=lambda phrase: not phrase.named)[:_SEARCHES]
         yield [("search_entities", f"Looking up “{one.text}”.", {"query": searched_as(one)}) for one in first]
         self.question = self._split(first)
         rest = [phrase for phrase in self.question.phrases if self.telling(phrase.text.split())]
         second = [phrase for phrase in rest if not self._found(phrase)][:_SEARCHES]
         again = "Looking up what no search has found yet."
         yield [("search_entities", again, {"query": searched_as(phrase)}) for phrase in second]
-        self._link(extra)
+        self._link()
         sure = [name for name in self.names[:2] if name.score >= _SURE] or self.names[:1]
         # Two sure names together, else the surest; then the next; then none.
         for focus in (*filter(None, (sure, self.names[len(sure) :][:1])), ()):
@@ -263,15 +250,14 @@ class WikidataAgenda(Agenda):
                 cut += [*rest, Phrase(last, one.named, one.noun and not rest)]
         return replace(question, phrases=tuple(cut))
 
-    def _link(self, extra: Sequence[Phrase]) -> None:
+    def _link(self) -> None:
         """Link the phrases to what was found, and a pronoun to what the last turn was about."""
         cut: dict[str, Segment] = {}
-        for phrase in dict.fromkeys((*self.question.phrases, *extra)):
+        for phrase in self.question.phrases:
             if search := self._found(phrase):
                 named = Segment(phrase.text, phrase.named, phrase.noun, search.rung, search.entities, search.properties)
                 cut.setdefault(fold(phrase.text), named)
-        classes = {segment.best for segment in cut.values() if segment.noun and segment.items}
-        linked = [one for one in cut.values() if one.items and not one.noun and one.best not in classes]
+        linked = [one for one in cut.values() if one.items and not one.noun]
         unique = {segment.best: segment for segment in sorted(linked, key=lambda segment: segment.score)}
         self.names = sorted(unique.values(), key=lambda segment: -segment.score)
         self.segments = list(cut.values())
@@ -378,7 +364,7 @@ class WikidataAgenda(Agenda):
             yield from self._compared(focus)
         ranked = sorted((one for name in focus for one in self._relations(name)), key=lambda one: -one.score)
         if question.kind == "yes-no":
-            if focus:
+            if focus and not question.text.casefold().startswith(_HAS):
                 yield from self._checks(focus[0], ranked)
             return
         for relation in ranked[:_RELATIONS]:
@@ -536,39 +522,14 @@ class WikidataAgenda(Agenda):
                 either = f"{{ {subject} wdt:{property_id} ?value }} UNION {{ ?value wdt:{property_id} {subject} }}"
                 yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} has any {property_id}.")
             return
-        has, member = self.question.text.casefold().startswith(_HAS), self._one_of(other)
-        pair, path, ending = {focus.best, other.best}, self._path(INSTANCE_OF, SUBCLASS_OF), self.words.of(_END)
-        # "The discoverer of iron" may be stated of either, but "a chemist" is another's class.
-        own = [one for one in ranked if one.entity in ({focus.best} if member else pair)]
-        own.sort(key=lambda one: one.entity != focus.best)
-        linking = [one for one in own if any(edge.value.id in pair - {one.entity} for edge in one.edges)]
-        sure = [one for one in own if one.score >= _SURE and "item" in one.kinds]
-        for relation in (*linking, *(one for one in sure if has or not member))[:1]:
-            (end,) = pair - {relation.entity}
-            value, stated = f"wd:{end}", [one for one in self._out(*pair) if one.property.id == relation.property_id]
-            facts = [fact.property.id for one in stated if one.value.id in pair for fact in one.qualifiers]
-            ways = [relation.triple(value)]
-            if linking and ending in facts and _NOW.match(self.question.text):
-                ways = [f"{relation.statement(value)} . FILTER NOT EXISTS {{ ?statement pq:{ending} ?end }}"]
-            elif linking:  # a preferred statement may hide it
-                ways += [f"{relation.statement(value)} ; wikibase:rank wikibase:NormalRank"]
-            else:
-                within = "|".join(f"wdt:{one}" for one in self.words.each(_PLACED))
-                wider = [f"?member {way} {value}" for way in (path, within and f"({within})+") if way]
-                ways += [f"{relation.triple('?member')} {way}" for way in ([member] if member else wider)]
-            best = " UNION ".join(f"{{ {way} }}" for way in ways)
-            yield Hypothesis(f"ASK {{ {best} }}", f"Checking {relation.label} between {focus.text} and {other.text}.")
-            return
-        value = f"wd:{other.best}"
-        more = member and f"{subject} ?link ?member . {member}" if has else path and f"{subject} {path} {value}"
-        ways = filter(None, (f"{subject} ?link {value}", f"{value} ?link {subject}", more))
+        path, value = self._path(INSTANCE_OF, SUBCLASS_OF), f"wd:{other.best}"
+        ways = [
+            f"{subject} ?link {value}",
+            f"{value} ?link {subject}",
+            *([f"{subject} {path} {value}"] if path else []),
+        ]
         either = " UNION ".join(f"{{ {way} }}" for way in ways)
         yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} is, or is linked to, {other.text}.")
-
-    def _one_of(self, name: Segment) -> str:
-        """What makes ``?member`` a member of what is named with "a"; else empty."""
-        path, one = self._path(INSTANCE_OF), rf"(?i)\b(?:an?|any|eine?[mnrs]?|une?) {re.escape(name.text)}"
-        return f"?member {path} wd:{name.best} ." if path and re.search(one, self.question.text) else ""
 
     def _compared(self, focus: Sequence[Segment]) -> Iterator[Hypothesis]:
         """Members of a class by a date or a quantity, the question's or its adjective's: the first, or within years."""
@@ -598,7 +559,7 @@ class WikidataAgenda(Agenda):
             if segment.rung != "fulltext" and (things or fold(segment.text) in map(fold, called)):
                 named |= set(fold(segment.text).split())
         for edge in chain.from_iterable(self.edges.values()):
-            for fact in facts_of(edge):
+            for fact in (edge, *edge.qualifiers):
                 labels |= {fact.property.label} if fact.property.id in ids else set()
                 labels |= {fact.value.text} if fact.value.id in ids else set()
         return labels, named
@@ -609,30 +570,15 @@ class WikidataAgenda(Agenda):
         needed = of_class or self.table(query).boolean is False or "?link" in query or not reads(self.language)
         return self.leaves_too_much(unused, rows=self.rows.get(query, 0), all_needed=needed)
 
-    def _valueless(self) -> str:
-        """What was asked for and is stated to have no value, as "spouse: no value"; else empty."""
-        for (one, _), edges in self.edges.items():
-            for edge in edges:
-                if edge.value.special == "none" and f"wd:{one} wdt:{edge.property.id} " in " ".join(self.rows):
-                    return f"{edge.property.label}: {self.told.get('none', edge.value.text)}"
-        return ""
-
     def _sentence(self, query: str) -> str:
-        """The answer in words where the values alone would not say what they are; else empty."""
-        ids, life = entity_ids(re.split(r"\?member\b", query)[0]), self.words.each((BIRTH, DEATH))
-        true, check, told = self.table(query).boolean is not False, query.startswith("ASK"), list[Statement]()
-        if check:
-            asked = [edge for edge in self._out(*ids) if edge.property.id in ids]
-            told = [edge for edge in asked if edge.value.id in ids][:1] or asked[: 0 if true or asked[1:] else 1]
-        elif life and f"wdt:{life[0]} ?answer" in query and self.question.asks != "time":
-            told = [edge for edge in self._out(*ids) if edge.property.id in life and edge.value.text]
-        facts = [fact for edge in told for fact in facts_of(edge)[: None if check else 1]]
-        text = "; ".join(f"{one.property.label}: {one.value.text}" for one in facts)
-        if not check:
-            return text
-        over = bool(told) and told[0].value.id in ids
-        why = text if true or over else self._valueless() or "; ".join(filter(None, (self.told.get("no"), text)))
-        return f"{'✓' if true else '✗'} ({why})" if why else "✓" if true else "✗"
+        """The answer in words where the values alone would not say what they are: a check, or a life; else empty."""
+        if query.startswith("ASK"):
+            return "✓" if self.table(query).boolean else f"✗ ({self.told.get('no', '')})"
+        life = self.words.each((BIRTH, DEATH))
+        if not life or f"wdt:{life[0]} ?answer" not in query or self.question.asks == "time":
+            return ""
+        told = [edge for edge in self._out(*entity_ids(query)) if edge.property.id in life and edge.value.text]
+        return "; ".join(f"{one.property.label}: {one.value.text}" for one in told)
 
 
 def _wanted_qualifier(question: Question, edge: Statement, left: str) -> Qualifier | None:
