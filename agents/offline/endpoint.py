@@ -144,7 +144,8 @@ class EndpointAgenda(Agenda):
                 self.understood = Understood(unused=(*self.telling(unused), *self.question.second), doubts=self.doubts)
                 yield [(FINISH, FITS, {"answer": ""})]
                 return
-        if self.state["history"] and (pointing or not (self.target or self.anchors)):
+        begun = question.asks or question.kind != "values" or self.target  # else it is a part of one
+        if self.state["history"] and (pointing or not (begun and (self.target or self.anchors))):
             self.note = self.told["whole"]
             return
         unlinked = [one for one in self.anchors[len(self.links) :] if not one.sign]
@@ -246,7 +247,8 @@ class EndpointAgenda(Agenda):
             typed = " && ".join(f"{edge} != rdf:type" for edge in edges)
             pattern = f"{' UNION '.join(parts)} FILTER({typed})"
             links = yield from self._counted(" ".join(edges), pattern, "", thought)
-            self._has |= {one.names[0]: None for one in links if hops == 1}
+            own = [one for one in links if hops == 1 and not one.properties[0].startswith(("rdfs:", "skos:"))]
+            self._has |= {one.names[0]: None for one in own}
             if question.asks == "place" and not self.target:
                 hints = known.hints.get("place", "").split()
                 links = [one for one in links if any(hint in one.names[0].casefold() for hint in hints)]

@@ -38,9 +38,11 @@ QUANTITIES = {
 }
 """Words that names of numbers have, in several languages, for words of a question that they do not share."""
 NOTHING = SearchResult()
+_ENDINGS = ("e", "en", "er", "es", "n", "s")
+"""Of a plural."""
 _MOST_UNUSED, _MANY = 2, 50
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
-_MISSPELLED = 85
+_MISSPELLED = 90
 """Of 100, how alike a word and what may be meant are."""
 
 
@@ -78,7 +80,8 @@ class Agenda(ABC):
         most = shown.properties if entities else shown.entities
         found = replace(found, entities=entities, properties=found.properties[:most])
         best = (*entities, *found.properties)[0]
-        said = any(one.label and one.label.casefold() in low for one in entities)
+        plural = fold(query).removeprefix(fold(best.alias or best.label)) in _ENDINGS
+        said = plural or any(one.label and one.label.casefold() in low for one in entities)
         if found.rung == "near" and not said and re.fullmatch(r"[QP]\d+", best.id):  # another spelling: people choose
             return SearchResult(suggestion=best.alias or best.label)
         return found
@@ -209,7 +212,9 @@ class Agenda(ABC):
         left = {*" ".join(unused or lost).split()}
         for query, search in self.searches.items():
             meant = search.suggestion or next((one.alias or one.label for one in search.entities), "")
-            if {*query.split()} <= left and fuzz.partial_ratio(query, meant) >= _MISSPELLED and query not in meant:
+            within = query in meant or meant in query
+            alike = max(fuzz.ratio(query, meant), fuzz.partial_ratio(query, meant))
+            if {*query.split()} <= left and not within and alike >= _MISSPELLED:
                 text, left = text.replace(query, meant), left - {*query.split()}
         instead = (text,) if text != whole and not left and " " in whole else ()  # one word alone may be a greeting
         self.understood = Understood(unused=tuple(unused or lost), instead=instead)

@@ -96,7 +96,9 @@ class SkbAgenda(Agenda):
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
-        if denied := [word for word in self.question.negated if word in self._outside]:
+        text = self._reading.unnamed(self.state["question"])
+        bounds = [one for one in self.question.strict if " " in one and one in text]
+        if denied := [*(word for word in self.question.negated if word in re.findall(r"[\w'’-]+", text)), *bounds]:
             self.decline(denied, (), self._links())
             return
         reading, mentions = self._reading, self._reading.mentions[:_MENTIONS]
@@ -106,7 +108,7 @@ class SkbAgenda(Agenda):
             self.decline((), unknown, self._links())
             return
         earlier = self._earlier()
-        if _OF_THEM.search(reading.unnamed(self.state["question"])) or len(earlier) > 1:
+        if _OF_THEM.search(text) or len(earlier) > 1:
             self.note = self.told["whole"]  # what several share is not looked for
             return
         mentions = mentions or earlier
@@ -141,12 +143,6 @@ class SkbAgenda(Agenda):
         """See ``Agenda``; a finish before any look-up is refused."""
         if self.steps:
             yield [(FINISH, self.note, {"nodes": []})]
-
-    @property
-    def _outside(self) -> set[str]:
-        """The words outside names, as they are written."""
-        text = self._reading.unnamed(self.state["question"])
-        return {*re.findall(r"[\w'’-]+", text), *re.findall(r"\w+", text)}
 
     def _earlier(self) -> tuple[Mention, ...]:
         """The first answer to the question before, where this one points back to it; all, where it says "they"."""
@@ -232,7 +228,8 @@ class SkbAgenda(Agenda):
                 found.setdefault(path.target, []).append(path)
         for kind, paths in found.items():
             paths.sort(key=lambda path: -path.score)
-            found[kind] = paths[:_PATHS]
+            named = paths[0].used  # what a word says is not looked for in another relation
+            found[kind] = [path for path in paths[:_PATHS] if path.used >= named]
         return found
 
     def _total(self, paths: Sequence[Path], found: Sequence[str] | None = None) -> Generator[Calls, None, int]:

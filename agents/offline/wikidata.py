@@ -236,6 +236,7 @@ class WikidataAgenda(Agenda):
             if found.rung == "exact":
                 whole.add(phrase)
             names += [name for one in (*found.entities, *found.properties) for name in (one.label, one.alias)]
+            names += found.matched.split(" | ") if found.rung == "shorter" else ()
         phrases = [replace(one, whole=True) if one in whole else one for one in self.question.phrases]
         question = with_names(replace(self.question, phrases=tuple(phrases)), names, self.language)
         cut = list[Phrase]()
@@ -369,6 +370,11 @@ class WikidataAgenda(Agenda):
             return
         for relation in ranked[:_RELATIONS]:
             yield from self._in_year(relation)
+        if question.asks == "time" and len(self.names) == 1:  # "discovered": time of discovery, before a qualifier
+            said = fold(" ".join(one.text for one in self.besides(*focus)))
+            for relation in ranked[:_RELATIONS]:
+                if relation.kinds == {"time"} and any(relevance(said, [fold(relation.label)])):
+                    yield self._values(relation.triple(), f"{relation.label} ({relation.property_id}) is asked for.")
         for one in focus:
             yield from self._qualified(one)
             yield from self._literals(one)
@@ -395,7 +401,7 @@ class WikidataAgenda(Agenda):
         """
         question, cut = self.question, self.besides(focus)
         wanted, classes = _KINDS.get(question.asks, ""), self.words.each((INSTANCE_OF, SUBCLASS_OF))
-        groups: dict[tuple[str, str], list[Statement]] = {}
+        hint, groups = lexicon(self.language).hints.get("place", ""), dict[tuple[str, str], list[Statement]]()
         for way in ("out", "in"):
             for edge in self.edges.get((focus.best, way), ()):
                 groups.setdefault((edge.property.id, way), []).append(edge)
@@ -404,10 +410,10 @@ class WikidataAgenda(Agenda):
         for label_fit, ((name, way), edges) in zip(fits, groups.items(), strict=True):
             relation = Relation(focus.best, name, edges[0].property.label, way, tuple(edges))
             score = label_fit + (hits[name][1] if name in hits else 0.0)
-            suits = wanted in relation.kinds
+            suits, place = wanted in relation.kinds, any(relevance(fold(hint), [fold(relation.label)]))
+            if (question.asks, way) == ("place", "in") or ((question.asks, way) == ("person", "out") and place):
+                continue  # what is linked to a place is none, and no place is a person
             if question.asks == "place":
-                if way == "in":
-                    continue  # what is linked to a place is none
                 suits = any(relevance(fold(question.hint), [fold(relation.label)]))
             dated = wanted == "time" and suits
             total = score - 0.5 * (name in classes) + (0.4 if suits else -0.4 if wanted else 0.0)
