@@ -565,7 +565,8 @@ class WikidataAgenda(Agenda):
             if segment.rung != "fulltext" and (things or fold(segment.text) in map(fold, called)):
                 named |= set(fold(segment.text).split())
         for edge in chain.from_iterable(self.edges.values()):
-            for fact in (edge, *edge.qualifiers):
+            facts: tuple[Statement | Qualifier, ...] = (edge, *edge.qualifiers)
+            for fact in facts:
                 labels |= {fact.property.label} if fact.property.id in ids else set()
                 labels |= {fact.value.text} if fact.value.id in ids else set()
         return labels, named
