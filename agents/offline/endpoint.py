@@ -1,8 +1,8 @@
 """The policy for SPARQL endpoints of any vocabulary: search, find out how what was found belongs together, query.
 
 It answers questions for the members of one class that are linked to one, two or three named things or values by one
-property or two, how many they are, whether there are any, and which has most or least of something. Of anything else
-(arithmetic, groups, comparisons, negation, follow-up questions) it says, where it notices, that it finds no answer.
+property or two, how many they are, and which has most or least of something. Of anything else (yes or no, arithmetic,
+groups, comparisons, negation, follow-up questions) it says, where it notices, that it finds no answer.
 """
 
 from __future__ import annotations
@@ -107,8 +107,6 @@ class EndpointAgenda(Agenda):
 
     target: Entity | None = None
     """The class that is asked for; None where unknown."""
-    asked = ""
-    """The words for it."""
     members = ""
     """That ?answer is of the class, as a pattern."""
     anchors: Sequence[Anchor] = ()
@@ -162,9 +160,8 @@ class EndpointAgenda(Agenda):
         found = {phrase: self.searches.get(phrase.text, NOTHING) for phrase in question.phrases}
         asked = question.noun
         for phrase in [asked] if asked else found:
-            one = first(found[phrase], of_class=True)
-            if one:
-                self.target, asked, self.asked = one, phrase, phrase.text
+            if one := first(found[phrase], of_class=True):
+                self.target, asked = one, phrase
                 break
         for phrase, search in found.items():
             thing, kind = first(search, of_class=False), first(search, of_class=True)

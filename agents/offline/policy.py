@@ -138,7 +138,7 @@ class Agenda(ABC):
         return (doubt,) if (kept if compared else 2 * kept) < every else ()
 
     def quantity(self, names: Sequence[str], dated: Sequence[int], words: Iterable[str]) -> int | None:
-        """The place of what a superlative or a sum is about, among names of numbers and dates; None where none fits.
+        """The place of what a superlative is about, among names of numbers and dates; None where none fits.
 
         ``words`` are those of the question that may name it. Where none does, it is the only one that is ``dated``, if
         a point in time is asked for.

@@ -86,7 +86,8 @@ class SkbAgenda(Agenda):
         self._reading: Reading = schema.read(state["question"], self.language)
         beyond = [token.low for token in self._reading.tokens if token.low in _BEYOND]
         self.question = replace(self.question, strict=(*self.question.strict, *beyond))
-        counted = self.question.kind == "count" or self._reading.tokens[0].low in ("list", "show", "all")
+        begins = [token.low for token in self._reading.tokens[:1]]
+        counted = self.question.kind == "count" or begins in (["list"], ["show"], ["all"])
         names = self._reading.mentions
         if names and not self._reading.asked and (counted if len(names) == 1 else names[0].text.islower()):
             kind = self._skb.type(names[0].nodes[0])
@@ -179,11 +180,6 @@ class SkbAgenda(Agenda):
             best = [node for node, count in zip(best, told, strict=True) if count >= told[0]]
         return best
 
-    def _dropped(self, paths: Sequence[Path]) -> list[str]:
-        """The names that no path begins at."""
-        begun = {path.node for path in paths}
-        return [one.text for one in self._reading.mentions if begun.isdisjoint(one.nodes)]
-
     def _field(self, node: str, paths: Sequence[Path]) -> Iterator[Calls]:
         """The value of a field of a node, where it is named by all words that are left over."""
         number = self._skb.number(node)
@@ -237,12 +233,11 @@ class SkbAgenda(Agenda):
         if found is not None and len(found) < self._schema.listed:
             return len(found)
         if not paths:
-            return self._size(self._reading.asked)
-        return (yield from self._count(self._body(paths)))
-
-    def _count(self, body: str) -> Generator[Calls, None, int]:
-        """The number of nodes ``?x`` that fit a pattern."""
-        query = f"SELECT (COUNT(DISTINCT ?x) AS ?number) WHERE {{\n{body}\n}}"
+            first, end = (
+                self._skb.type_range(self._reading.asked) if self._reading.asked else (0, len(self._skb.nodes.ids))
+            )
+            return end - first
+        query = f"SELECT (COUNT(DISTINCT ?x) AS ?number) WHERE {{\n{self._body(paths)}\n}}"
         table = yield from self.queried(query, "How many are there in all?")
         return next((int(cell.value) for row in table.rows for cell in row if cell), 0)
 
@@ -262,7 +257,8 @@ class SkbAgenda(Agenda):
             best = self._saying([*fitting, *(node for node in found if node not in fitting)], words)
         if not best:
             return
-        lost = " ".join(self._dropped(paths) if paths else ())
+        begun = {path.node for path in paths}
+        lost = " ".join(one.text for one in reading.mentions if paths and begun.isdisjoint(one.nodes))
         fits = f"Nothing fits “{lost}” too." if lost else "This fits the question best."
         if not (lost or words) and len(best) == total:
             fits = f"These are all {total:,}." if total > 1 else "This is the only one."
@@ -354,11 +350,6 @@ class SkbAgenda(Agenda):
                 parts += [step.relation.replace("_", " ") or "anything", step.target.replace("_", " ") or "?"]
             ways.append(" → ".join(reversed(parts)))
         return "; ".join(dict.fromkeys(ways))
-
-    def _size(self, kind: str) -> int:
-        """The number of nodes of a type; without one, of all."""
-        first, end = self._skb.type_range(kind) if kind else (0, len(self._skb.nodes.ids))
-        return end - first
 
     def _nodes(self, calls: Calls, *, last: bool = False) -> Generator[Calls, None, list[str]]:
         """Have calls made, where there is room or they are the ``last``, and return the nodes that they show."""

@@ -161,7 +161,6 @@ class WikidataAgenda(Agenda):
         super().__init__(toolbox, state, context)
         self.words = words
         self.last = next((turn for turn in reversed(state["history"]) if turn.outcome.query), None)
-        self.tried = set[str]()
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
@@ -175,7 +174,7 @@ class WikidataAgenda(Agenda):
     def _tried(self) -> Generator[Calls, None, tuple[str, ...]]:
         """Search, look, and query; at the end the words that the first query left out, where they were too many."""
         question, length = self.question, len(self.state["path"])
-        refused: tuple[str, ...] = ()
+        refused, tried = tuple[str, ...](), set[str]()
         first = sorted(question.phrases, key=lambda phrase: not phrase.named)[:_SEARCHES]
         yield [("search_entities", f"Looking up “{one.text}”.", {"query": searched_as(one)}) for one in first]
         self.question = self._split(first)
@@ -191,9 +190,9 @@ class WikidataAgenda(Agenda):
                 yield [lookup for place, name in enumerate(focus) for lookup in self._lookups(name)[: 2 - place]]
             for one in self.hypotheses(focus):
                 probe = one.probe
-                if probe in self.tried:
+                if probe in tried:
                     continue
-                self.tried.add(probe)
+                tried.add(probe)
                 if probe not in self.rows:
                     if length >= self.room or len(self.rows) >= _QUERIES:
                         return refused
@@ -292,19 +291,14 @@ class WikidataAgenda(Agenda):
         """What is stated of some entities."""
         return [edge for one in entities for edge in self.edges.get((one, "out"), ())]
 
-    def _items(self, query: str) -> list[str]:
-        """The entities in the result of a query."""
-        table = self.table(query)
-        return list(dict.fromkeys(one for row in table.rows for cell in row if (one := table.entity(cell))))
-
     def _referents(self, last: Turn, pronoun: str) -> tuple[Entity, ...]:
         """What a pronoun may stand for: what the last turn was about, or its answer.
 
         "She" and "he" are the first of them of that gender; else the answer, where its gender is not stated.
         """
-        words, answers = self.words, self._items(last.outcome.query)
+        words, given = self.words, self.table(last.outcome.query)
+        answers = list(dict.fromkeys(one for row in given.rows for cell in row if (one := given.entity(cell))))
         about = list(dict.fromkeys(re.findall(r"\bwd:(Q\d+)", _CLASS_PATH.sub("", last.outcome.query))))[:2]
-
         if pronoun == "many":  # one of several is not what "they" means
             about, answers = [], answers if len(answers) == 1 else []
         order = list(dict.fromkeys([*about, *answers[: 1 if pronoun == "any" else _PEOPLE]]))
@@ -352,9 +346,8 @@ class WikidataAgenda(Agenda):
     def hypotheses(self, focus: Sequence[Segment]) -> Iterator[Hypothesis]:
         """Queries about the entities in focus (none: about a class only), which have been looked at.
 
-        The most specific come first: the last question about another name, what a name is, a superlative, a qualifier,
-        a text that is a value, values narrowed by a second name or class or followed further, members, values. None
-        compares two things.
+        The most specific come first: what a name is, a superlative, a qualifier, a text that is a value, values
+        narrowed by a second name or class or followed further, members, values. None compares two things.
         """
         question = self.question
         if question.comparative or any(" " in one for one in question.strict):
@@ -580,12 +573,13 @@ class WikidataAgenda(Agenda):
     def _sentence(self, query: str) -> str:
         """The answer in words where the values alone would not say what they are: a check, or a life; else empty."""
         if query.startswith("ASK"):
-            return "✓" if self.table(query).boolean else f"✗ ({self.told.get('no', '')})"
+            return "✓" if self.table(query).boolean else f"✗ ({self.told['no']})"
         life = self.words.each((BIRTH, DEATH))
         if not life or f"wdt:{life[0]} ?answer" not in query or self.question.asks == "time":
             return ""
         told = [edge for edge in self._out(*entity_ids(query)) if edge.property.id in life and edge.value.text]
-        return "; ".join(f"{one.property.label}: {one.value.text}" for one in told)
+        names = self.context.kb.labels(list(life), language=self.context.answer_language)
+        return "; ".join(f"{names.get(one.property.id, one.property.label)}: {one.value.text}" for one in told)
 
 
 def _wanted_qualifier(question: Question, edge: Statement, left: str) -> Qualifier | None:
