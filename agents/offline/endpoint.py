@@ -29,7 +29,7 @@ from kbnav.knowledge.base import Entity, SearchResult
 from kbnav.knowledge.sparql.vocabulary import label_from_iri
 from kbnav.runs.trajectory import FINISH, Doubt, Understood
 
-_SEARCHES, _ANCHORS, _LIMIT, _LINKS = 5, 3, 40, 8
+_SEARCHES, _ANCHORS, _LIMIT = 5, 3, 40
 _STEM = 3
 """Letters that a property and a word beside a year share."""
 _CALLED = frozenset(["named", "called", "titled", "heisst", "heissen", "namens", "nommé", "nommée", "appelle", "llama"])
@@ -119,7 +119,7 @@ class EndpointAgenda(Agenda):
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
-        self._has, self.links, self.lost = dict[str, None](), list[Link](), list[str]()
+        self.links, self.lost = list[Link](), list[str]()
         phrases = sorted(self.question.phrases, key=lambda phrase: not (phrase.noun or phrase.named))
         wanted = [phrase.text for phrase in phrases if len(phrase.text) > 1][:_SEARCHES]
         yield [("search_entities", f"Looking up “{text}”.", {"query": text}) for text in wanted]
@@ -130,8 +130,7 @@ class EndpointAgenda(Agenda):
         yield [("search_entities", f"Looking up “{text}”, which is a name here.", {"query": text}) for text in more]
         self._read()
         pointing, final = question.pronoun and not self.anchors, ""
-        unread = pointing or question.comparative or question.kind == "yes-no"
-        if not unread and (self.target or self.anchors):
+        if not (pointing or question.comparative or question.kind == "yes-no") and (self.target or self.anchors):
             final = yield from self._final()
         said = [name for anchor in self.anchors for name in (anchor.text, _spoken(anchor.text))]
         unused = self.unused(self._labels(), said, final)
@@ -149,7 +148,7 @@ class EndpointAgenda(Agenda):
         unlinked = [one for one in self.anchors[len(self.links) :] if not one.sign]
         lost = self.lost or [one.text for one in unlinked if not one.id]
         why = [one.text for one in unlinked if self.target] or unused or [one.text for one in self.anchors]
-        self.decline([] if lost else why, lost, () if final else list(self._has)[:_LINKS])
+        self.decline([] if lost else why, lost)
 
     def _read(self) -> None:
         """Link the phrases: the class first, that behind "which" where there is one, then names.
@@ -244,8 +243,6 @@ class EndpointAgenda(Agenda):
             typed = " && ".join(f"{edge} != rdf:type" for edge in edges)
             pattern = f"{' UNION '.join(parts)} FILTER({typed})"
             links = yield from self._counted(" ".join(edges), pattern, "", thought)
-            own = [one for one in links if hops == 1 and not one.properties[0].startswith(("rdfs:", "skos:"))]
-            self._has |= {one.names[0]: None for one in own}
             if question.asks == "place" and not self.target:
                 hints = known.hints.get("place", "").split()
                 links = [one for one in links if any(hint in one.names[0].casefold() for hint in hints)]
@@ -273,14 +270,16 @@ class EndpointAgenda(Agenda):
         either = f"{{ ?answer ?p ?v . {number}(1 AS ?way) }} UNION "
         either += f"{{ ?answer ?p ?x . ?x ?q ?v . {number}(IF(isBlank(?x), 3, 2) AS ?way) }}"
         links = yield from self._counted("?p ?q", f"{pattern} {either}", "?way ", "Which numbers do these have?")
-        hints, said = lexicon(self.language).hints.get("time", "").split(), words_of(self.question.text)
-        self._has |= {one.names[-1]: None for one in links if one.way != 2}
-        words = [*quantity.casefold().split(), *said]
+        hints = lexicon(self.language).hints.get("time", "").split()
+        words = [*quantity.casefold().split(), *words_of(self.question.text)]
         measured = " ".join([quantity, *(QUANTITIES.get(word, "") for word in words)])
         links = [one for one in links if one.way != 2 or relevance(measured, one.names[:1])[0]]
-        dated = [place for place, one in enumerate(links) if any(hint in one.names[-1].casefold() for hint in hints)]
-        place = self.quantity([" ".join(one.names) for one in links], dated, said)
-        return None if place is None else links[place]
+        said_of = " ".join(QUANTITIES.get(word, word) for word in words)
+        fits = relevance(said_of, [" ".join(one.names) for one in links])
+        if max(fits, default=0.0) > 0:
+            return links[fits.index(max(fits))]
+        dated = [one for one in links if any(hint in one.names[-1].casefold() for hint in hints)]
+        return dated[0] if len(dated) == 1 and any(time in quantity for time in ("inception", *hints)) else None
 
     def _counted(self, edges: str, pattern: str, first: str, thought: str) -> Generator[Calls, None, list[Link]]:
         """The ways that a pattern has with their properties, those that link most members first."""

@@ -27,13 +27,9 @@ from kbnav.tools.toolbox import Toolbox
 Calls = list[tuple[str, str, dict[str, Any]]]
 """Calls that are made together: the tool, thought and arguments of each."""
 FITS = "The query has rows and fits the question as far as words can tell."
-_PRICE = "price cost preis prix precio"
 QUANTITIES = {
     "mass": "mass weight gewicht masse poids peso",
-    **dict.fromkeys(("cost", "expensive", "cheaper", "cheapest", "price"), _PRICE),
-    **dict.fromkeys(("euro", "euros"), "eur"),
-    **dict.fromkeys(("dollar", "dollars"), "usd"),
-    "stars": "stars rating",
+    **dict.fromkeys(("cost", "expensive", "cheaper", "cheapest", "price"), "price cost preis prix precio"),
     "pages": "pages seiten páginas",
 }
 """Words that names of numbers have, in several languages, for words of a question that they do not share."""
@@ -137,20 +133,6 @@ class Agenda(ABC):
         doubt = Doubt("compared" if compared else "class", f"{kept:,} / {every:,}")
         return (doubt,) if (kept if compared else 2 * kept) < every else ()
 
-    def quantity(self, names: Sequence[str], dated: Sequence[int], words: Iterable[str]) -> int | None:
-        """The place of what a superlative is about, among names of numbers and dates; None where none fits.
-
-        ``words`` are those of the question that may name it. Where none does, it is the only one that is ``dated``, if
-        a point in time is asked for.
-        """
-        wanted = (self.question.measure or ("",))[0].casefold()
-        said = " ".join((wanted, *words)).split()
-        fits = relevance(" ".join(QUANTITIES.get(word, word) for word in said), names)
-        if max(fits, default=0.0) > 0:
-            return fits.index(max(fits))
-        times = ("inception", *lexicon(self.language).hints.get("time", "").split())
-        return dated[0] if len(dated) == 1 and any(time in wanted for time in times) else None
-
     def unused(self, labels: Iterable[str], names: Iterable[str], query: str) -> tuple[str, ...]:
         """Words of the question, in their order, that nothing in a query stands for.
 
@@ -194,17 +176,13 @@ class Agenda(ABC):
         That is what makes another question of it; a name; several words that say something; or one, where the rows are
         many or ``all_needed`` says so.
         """
-        question = self.question
-        if self.turns(unused):
-            return True
-        left_out = self.telling(unused)
-        phrases = (phrase.text for phrase in question.phrases if phrase.named)
-        names = {word for text in phrases for word in text.split() if word[:1].isupper()}
+        left_out, phrases = self.telling(unused), self.question.phrases
+        names = {word for one in phrases if one.named for word in one.text.split() if word[:1].isupper()}
         too_many = len(left_out) > _MOST_UNUSED or rows > _MANY or all_needed
-        return bool(left_out) and (too_many or not names.isdisjoint(left_out))
+        return self.turns(unused) or (bool(left_out) and (too_many or not names.isdisjoint(left_out)))
 
-    def decline(self, unused: Sequence[str], lost: Sequence[str], has: Sequence[str] = ()) -> None:
-        """Say why there is no answer: words that would be left out, names that nothing has; ``has``: what there is.
+    def decline(self, unused: Sequence[str], lost: Sequence[str] = ()) -> None:
+        """Say why there is no answer: words that would be left out, or else names that nothing has.
 
         Where all of them are names that are spelled alike here, the question is offered with these.
         """
@@ -225,8 +203,7 @@ class Agenda(ABC):
         kind = "unnamed" if lost else "nothing" if self.question.phrases else "empty"
         kind = "denied" if negated else "unused" if unused else kind
         named = ", ".join(self.told["word"].format(word=word) for word in negated or unused or lost)
-        there = self.told["has"].format(words=", ".join(has)) if has else ""
-        self.note = f"{self.told[kind].format(words=named)} {there}".strip()
+        self.note = self.told[kind].format(words=named)
 
     def checked(self, wanted: Calls) -> list[Call]:
         """The calls of the tools that are offered, with their arguments checked."""

@@ -6,13 +6,12 @@ import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import chain, combinations, product
+from itertools import combinations, product
 from typing import Any
-from urllib.parse import unquote
 
 from kbnav.agents.common.state import State
 from kbnav.agents.offline.policy import Agenda, Calls
-from kbnav.answers.language import fold, lexicon
+from kbnav.answers.language import fold
 from kbnav.answers.parsing import pronoun
 from kbnav.answers.relevance import relevance
 from kbnav.knowledge.skb.kb import SkbKB
@@ -24,12 +23,10 @@ from kbnav.knowledge.skb.questions import (
     Reading,
     Step,
     name_words,
-    one_is_asked,
     read,
 )
 from kbnav.knowledge.skb.rdf import local_name, local_names
 from kbnav.runs.trajectory import FINISH, QUERY, Understood
-from kbnav.runs.trajectory import Step as Taken
 from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 
@@ -43,14 +40,8 @@ _SEARCH, _DESCRIBED = "search_entities", "vector_query"
 _NOUNS_HAVE_CAPITALS = frozenset({"de", "lb"})
 _BEYOND = frozenset(["best", "total", "sum", "mean", "summe", "beste", "somme", "meilleur", "suma", "mejor"])
 """Words that ask for what is not computed."""
-_YEAR = re.compile(r"(?:1\d|20)\d\d(?:-|$)")
-"""A value that is a year or a date."""
 _OF_THEM = re.compile(r"\b[Oo]f (?:them|these|those(?! wh| that))\b|\b(?:[Vv]on (?:ihnen|diesen)|[Dd]avon)\b")
 """What asks for some of the earlier answers; in a title its words have capitals."""
-_LINKS = 8
-"""Relations and fields that are named where a question was not understood."""
-_COMPARABLE = 'FILTER(isNumeric(?value) || REGEX(STR(?value), "^[0-9]{4}-[0-9][0-9]"))'
-"""What can be sorted: numbers and dates."""
 
 
 class PreparedSkb:
@@ -63,15 +54,6 @@ class PreparedSkb:
         self.types = dict(zip(kinds, local_names(kinds), strict=True))
         self.relations = dict(zip(relations, local_names(relations), strict=True))
         self.read = lru_cache(maxsize=16)(lambda question, language: read(question, kb.skb, language))
-
-
-def compared(path: Sequence[Taken], context: Context) -> dict[str, str]:
-    """The number of each node where the last query sorted them by one, as ``SkbAgenda`` does for "the cheapest"."""
-    queries = [step.query for step in path if step.queried]
-    table = context.tables.get(queries[-1]) if queries else None
-    if table is None or table.columns != ("x", "number"):
-        return {}
-    return {cell.entity_id: number.value for cell, number in table.rows if cell and cell.entity_id and number}
 
 
 class SkbAgenda(Agenda):
@@ -100,13 +82,13 @@ class SkbAgenda(Agenda):
         text = self._reading.unnamed(self.state["question"])
         bounds = [one for one in self.question.strict if " " in one and one in text]
         if denied := [*(word for word in self.question.negated if word in re.findall(r"[\w'’-]+", text)), *bounds]:
-            self.decline(denied, (), self._links())
+            self.decline(denied)
             return
         reading, mentions = self._reading, self._reading.mentions[:_MENTIONS]
         if mentions:
             yield [(_SEARCH, f"“{name.text}” is a name here.", {"query": name.text}) for name in mentions]
         if unknown := self._unknown():
-            self.decline((), unknown, self._links())
+            self.decline((), unknown)
             return
         earlier = self._earlier()
         if _OF_THEM.search(text) or len(earlier) > 1:
@@ -124,14 +106,12 @@ class SkbAgenda(Agenda):
             yield from self._linked(mentions)
         if reading.asked or (reading.words and self.question.asks != "time"):  # no thing is a time
             yield from self._listed(())
-        self.decline(self._left([Path(one.nodes[0], (), 0.0) for one in mentions]), (), self._links())
+        self.decline(self._left([Path(one.nodes[0], (), 0.0) for one in mentions]))
 
     def _linked(self, mentions: Sequence[Mention]) -> Iterator[Calls]:
-        """What has most or least, or what the likeliest paths from the names lead to; without names, the whole type."""
+        """What the likeliest paths from the names lead to; without names, the whole type."""
         reading = self._reading
         tried = self._hypotheses(mentions)[:_TRIES]
-        if tried or not mentions:
-            yield from self._most(tried[0] if tried else ())
         if reading.asked and not (mentions or reading.types or self.telling(self._left(()))):
             yield from self._listed((), (yield from self._follow(())))
         for paths in tried:
@@ -169,16 +149,6 @@ class SkbAgenda(Agenda):
         names += [reading.text(sorted(path.used)) for path in paths]
         labels = [" ".join(name_words(kind)) for kind in kinds]
         return self.unused([*labels, *names, *read], [*names, *ASKING, *read], "")
-
-    def _saying(self, found: Sequence[str], words: Sequence[str]) -> list[str]:
-        """The best; where one is asked for, or the first says all the words, those whose texts say as much as it."""
-        best = list(found[:ANSWERS])
-        excerpts = self._kb.excerpts(best, " ".join(words)) if words else {}
-        texts = [f"{self._skb.name(self._skb.number(node))} {excerpts.get(node, '')}" for node in best]
-        told = [sum(relevance(word, [one])[0] > 0 for word in words) for one in texts]
-        if told and words and (one_is_asked(self._reading) or told[0] == len(words)):
-            best = [node for node, count in zip(best, told, strict=True) if count >= told[0]]
-        return best
 
     def _field(self, node: str, paths: Sequence[Path]) -> Iterator[Calls]:
         """The value of a field of a node, where it is named by all words that are left over."""
@@ -233,17 +203,18 @@ class SkbAgenda(Agenda):
         if found is not None and len(found) < self._schema.listed:
             return len(found)
         if not paths:
-            first, end = (
-                self._skb.type_range(self._reading.asked) if self._reading.asked else (0, len(self._skb.nodes.ids))
-            )
-            return end - first
+            kinds = [self._reading.asked] if self._reading.asked else self._skb.type_names
+            return sum(end - first for first, end in map(self._skb.type_range, kinds))
         query = f"SELECT (COUNT(DISTINCT ?x) AS ?number) WHERE {{\n{self._body(paths)}\n}}"
         table = yield from self.queried(query, "How many are there in all?")
         return next((int(cell.value) for row in table.rows for cell in row if cell), 0)
 
     def _listed(self, paths: Sequence[Path], found: Sequence[str] = ()) -> Iterator[Calls]:
         """What was found, or its number, ranked by the words that no path used; without paths, what is described."""
-        reading, words = self._reading, self.telling(self._left(paths))
+        reading, unused = self._reading, self._left(paths)
+        if not set(self.question.needed).isdisjoint(unused):
+            return
+        words = self.telling(unused)
         total, best = (yield from self._total(paths, found or None)), list(found)
         if self.question.kind == "count" and found and not words:
             yield self._finished("This is their number.", paths, (), str(total))
@@ -252,9 +223,10 @@ class SkbAgenda(Agenda):
             text = reading.text(sorted({*reading.words, *named}.difference(*(path.used for path in paths))))
             among: dict[str, Any] = {"among": best, "limit": _BY_TEXT}
             described = {"text": text, **(among if paths else {"node_type": reading.asked, "limit": ANSWERS})}
-            thought = "The question says more; looking for what fits that."
-            fitting = (yield from self._nodes([(_DESCRIBED, thought, described)], last=True)) if text else []
-            best = self._saying([*fitting, *(node for node in found if node not in fitting)], words)
+            fitting = (
+                (yield from self._nodes([(_DESCRIBED, "What fits the rest?", described)], last=True)) if text else []
+            )
+            best = [*fitting, *(node for node in found if node not in fitting)][:ANSWERS]
         if not best:
             return
         begun = {path.node for path in paths}
@@ -272,44 +244,6 @@ class SkbAgenda(Agenda):
         answer = f"The nearest by their texts, not checked: {names}" if names and self.question.kind != "count" else ""
         yield self._finished(fits + cut, paths, best, answer, text, all_needed=guess)
 
-    def _most(self, paths: Sequence[Path]) -> Iterator[Calls]:
-        """Those at the end of the paths (without any, of the type) with most or least of a field."""
-        known, (quantity, order) = lexicon(self.language), self.question.measure or ("", "")
-        kind = self._reading.asked or (paths[0].target if paths else "")
-        left = [word.casefold() for word in self._left(paths)]
-        # A superlative that names a relation of the path compares nothing.
-        compares = any(known.measures.get(word) == (quantity, order) for word in left)
-        if not (kind and compares):
-            return
-        if not paths:
-            self._reading = replace(self._reading, asked=kind)
-        body, every = self._body(paths), (yield from self._total(paths))
-        asked = (
-            f"SELECT ?field (MIN(?value) AS ?least) (MAX(?value) AS ?most) WHERE {{ {self._of(kind)} ; ?field ?value "
-        )
-        asked += f"{_COMPARABLE} }} GROUP BY ?field ORDER BY DESC(COUNT(*))"
-        rows = (yield from self.queried(asked, "What do these have that can be compared?")).rows
-        fields = [field.value for field, *_ in rows if field]
-        names = [unquote(one.rpartition("/")[2]).replace("_", " ").replace(":", " ") for one in fields]
-        dated = [at for at, (_, *ends) in enumerate(rows) if all(one and _YEAR.match(one.value) for one in ends)]
-        place = self.quantity(names, dated, left)
-        if place is None:
-            return
-        body += f"\n  ?x <{fields[place]}> ?value . {_COMPARABLE}"
-        query = f"SELECT ?x ({'MIN' if order == 'ASC' else 'MAX'}(?value) AS ?number) WHERE {{\n{body}\n}}"
-        query += f" GROUP BY ?x ORDER BY {order}(?number) ?x LIMIT {self._schema.listed}"
-        rows = (yield from self.queried(query, "This compares them all.")).rows
-        found = [(cell.entity_id, value.value) for cell, value in rows if cell and cell.entity_id and value]
-        if not found:
-            return
-        nodes = [node for node, value in found if value == found[0][1]]
-        read = [names[place], *known.hints.values(), *known.measures]
-        labels = ", ".join(one.label for one in self._kb.named(nodes[:ANSWERS]).values())
-        whole = f" of {every:,}" if len(found) < every else ""
-        among = f"{len(found):,}{whole} of type {kind}" if len(found) < self._schema.listed else f"all of type {kind}"
-        said = f"{'Lowest' if order == 'ASC' else 'Highest'} {names[place]} among {among}."
-        yield self._finished(said, paths, nodes, f"{labels}: {found[0][1]}", *read)
-
     def _finished(
         self, said: str, paths: Sequence[Path], nodes: Sequence[str], answer: str, *read: str, all_needed: bool = True
     ) -> Calls:
@@ -320,26 +254,18 @@ class SkbAgenda(Agenda):
         uncounted = self.question.kind == "count" and not answer
         unused = self._left(paths, *(() if uncounted else read))
         if uncounted or self.turns(unused) or (all_needed and self.telling(unused)):
-            self.decline(unused, (), self._links())
+            self.decline(unused)
             return [(FINISH, self.note, {"nodes": []})]
         text = self._worded(paths) or self._reading.asked.replace("_", " ")
         self.understood = Understood(text, (*self.telling(unused), *self.question.second))
         return [(FINISH, said, {"nodes": list(nodes), "answer": answer})]
 
     def _follow(self, paths: Sequence[Path]) -> Generator[Calls, None, list[str]]:
-        """The nodes at the end of all paths, up to the length of a list; without any, of the type."""
+        """The nodes at the end of all paths, those that most ways lead to first; without any, of the type."""
         thought = f"{self._worded(paths)}: asking for what fits {'all' if len(paths) > 1 else 'it'}."
-        return (yield from self._nodes([(QUERY, thought if paths else "Listing them.", {"query": self._query(paths)})]))
-
-    def _links(self) -> list[str]:
-        """By what the type that is asked for, or that of the first name, is linked, and its fields; some of each."""
-        mentions = self._reading.mentions
-        kind = self._reading.asked or (self._skb.type(mentions[0].nodes[0]) if mentions else "")
-        links = dict.fromkeys(step.relation.replace("_", " ") for step in self._schema.paths.steps(kind))
-        start, end = self._skb.type_range(kind) if kind else (0, 0)
-        stated = chain.from_iterable(self._skb.documents[node].items() for node in range(start, end)[:_BY_TEXT])
-        fields = dict.fromkeys(name for name, value in stated if value not in ("", None))
-        return [*dict.fromkeys([*list(links)[:_LINKS], *list(fields)[:_LINKS]])]
+        query = f"SELECT ?x (COUNT(*) AS ?ways) WHERE {{\n{self._body(paths)}\n}} GROUP BY ?x ORDER BY DESC(?ways) ?x"
+        query += f" LIMIT {self._schema.listed}"
+        return (yield from self._nodes([(QUERY, thought if paths else "Listing them.", {"query": query})]))
 
     def _worded(self, paths: Sequence[Path]) -> str:
         """Paths from their ends back to the names, as in ``house → owns → Ann Reed``."""
@@ -358,11 +284,6 @@ class SkbAgenda(Agenda):
             yield calls
         steps = [self.taken.get(call.key) for call in checked]
         return [node for step in steps if step for node in step.nodes]
-
-    def _query(self, paths: Sequence[Path]) -> str:
-        """SPARQL for what is at the end of all paths, or of the type; what most ways lead to comes first."""
-        body, order = self._body(paths), "GROUP BY ?x ORDER BY DESC(?ways) ?x"
-        return f"SELECT ?x (COUNT(*) AS ?ways) WHERE {{\n{body}\n}} {order} LIMIT {self._schema.listed}"
 
     def _body(self, paths: Sequence[Path]) -> str:
         """The patterns of ``?x``, of the type without paths; it is none of the nodes that the paths begin at."""

@@ -48,10 +48,8 @@ _ABOUT = (
     r"(?: an?| the| der| die| das)? )?"
 )
 """What may stand before a name where what it is is asked for."""
-_END = "P582"
-"""End time."""
-_WHEN = "P585"
-"""Point in time."""
+_END, _WHEN = "P582", "P585"
+"""End time, and point in time."""
 _PEOPLE = 5
 """Answers among which "she" or "he" is looked for."""
 _KINDS = {"time": "time", "number": "number", "person": "item", "place": "item"}
@@ -197,15 +195,13 @@ class WikidataAgenda(Agenda):
                     if length >= self.room or len(self.rows) >= _QUERIES:
                         return refused
                     yield [(QUERY, one.thought, {"query": probe})]
-                rows = self.rows.get(probe, 0)
-                if not rows:
+                if not self.rows.get(probe):
                     continue
                 unused = self.unused(*self._stated_by(probe), probe)
                 if self._lacks(probe, unused):
                     refused = refused or unused
                     continue
-                compared = "?value" in probe
-                doubts = (yield from self.parted(one.whole, compared=compared)) if one.whole else ()
+                doubts = (yield from self.parted(one.whole, compared="?value" in probe)) if one.whole else ()
                 final = one.final or probe
                 yield [(QUERY, "That has rows; the question is how many they are.", {"query": final})]
                 number = next((step.result for step in self.steps if step.query == final and step.rows), 0)
