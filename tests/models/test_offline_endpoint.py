@@ -164,30 +164,29 @@ def test_a_library_with_german_classes_is_asked(librarian, question, answer):
 
 
 @pytest.mark.parametrize(
-    ("question", "unused", "instead", "there"),
+    ("question", "unused"),
     [
-        ('Welche Fachbücher hat "Meier, Luise" verfasst?', "Meier, Luise", "", ""),
-        ('Welche Zeitschriften hat "Meier, Luise" verfasst?', "Zeitschriften", "", ""),
-        ("Welche Werke hat Goethe verfasst?", "Goethe", "", ""),
-        ('Welche Romane hat "Schultz, Max (4)" verfasst?', "Schultz, Max (4)", "Schulz, Max (4)", ""),
-        ('Welche Romane hat "Meyer, Luise" verfasst?', "Meyer, Luise", "Meier, Luise", ""),
-        ("Welche Romane hat Schulz, Max (99) verfasst?", "Schulz, Max (99)", "", ""),
-        ('Wer ist der Autor von "Die Brücke"?', "Autor", "", "Verfasser"),
-        ('Wann starb "Schulz, Max (4)"?', "starb", "", "Geburtsdatum"),
-        ("Welcher Autor hat die meisten Romane?", "Autor", "", ""),
-        ("Wer ist der Verfasser von Brückke?", "Brückke", "Die Brücke", ""),
-        ("Welche Romane hat Schulz verfasst?", "Schulz verfasst", "", ""),
-        ("Welche Werke verschwanden 1967?", "verschwanden", "", ""),
-        ("Welcher Roman ist der längste?", "längste", "", "Erscheinungsjahr"),
+        ('Welche Fachbücher hat "Meier, Luise" verfasst?', "Meier, Luise", ""),
+        ('Welche Zeitschriften hat "Meier, Luise" verfasst?', "Zeitschriften", ""),
+        ("Welche Werke hat Goethe verfasst?", "Goethe", ""),
+        ('Welche Romane hat "Schultz, Max (4)" verfasst?', "Schultz, Max (4)", "Schulz, Max (4)"),
+        ('Welche Romane hat "Meyer, Luise" verfasst?', "Meyer, Luise", "Meier, Luise"),
+        ("Welche Romane hat Schulz, Max (99) verfasst?", "Schulz, Max (99)", ""),
+        ('Wer ist der Autor von "Die Brücke"?', "Autor", ""),
+        ('Wann starb "Schulz, Max (4)"?', "starb", ""),
+        ("Welcher Autor hat die meisten Romane?", "Autor", ""),
+        ("Wer ist der Verfasser von Brückke?", "Brückke", "Die Brücke"),
+        ("Welche Romane hat Schulz verfasst?", "Schulz verfasst", ""),
+        ("Welche Werke verschwanden 1967?", "verschwanden", ""),
+        ("Welcher Roman ist der längste?", "längste", ""),
     ],
 )
-def test_what_a_library_does_not_have_is_named(librarian, question, unused, instead, there):
+def test_what_a_library_does_not_have_is_named(librarian, question, unused, instead):
     outcome = ask(librarian, question).outcome
     assert (outcome.status, outcome.note.split()[0] in ("Hier", "Ohne")) == ("no answer", True)
     assert outcome.understood is not None
     assert " ".join(outcome.understood.unused) == unused
     assert outcome.understood.instead == ((question.replace(unused, instead),) if instead else ())
-    assert there in outcome.note
 
 
 CATALOGUE = """\
@@ -281,8 +280,6 @@ def test_a_superlative_gives_all_that_tie_and_says_of_how_many(catalogue):
 @pytest.mark.parametrize(
     ("question", "told", "not_told"),
     [
-        ("Wo lebte Hanna Möller?", "Verfasser", "Erscheinungsjahr"),
-        ("Wer malte Alter Hafen?", "Exemplar von", "Verfasser"),
         ("Welches Schlagwort hat Wachs und Honig?", "Wachs", "heißt nichts „Schlagwort“"),
         ("Welche Werke haben keinen Verlag?", "was fehlt", "„Verlag“"),
     ],

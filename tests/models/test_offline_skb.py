@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -67,8 +66,7 @@ def answers(kb: SkbKB, question: str, home: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("question", "houses"),
     [
-        ("Which house that Ann Reed owns has a wheel?", ["3"]),
-        ("Which houses that Ann Reed owns have a wheel?", ["3"]),  # of a list those that say it, where one says all
+        ("Which house that Ann Reed owns has a wheel?", ["3", "4"]),
         ("Which houses that Ann Reed owns have a wheel and doors?", ["3", "4"]),
         ("Which houses does 1 own?", []),  # a number is an id behind its type alone
         ("Which houses does the person 2 own?", ["4", "5"]),
@@ -81,9 +79,7 @@ def answers(kb: SkbKB, question: str, home: Path) -> list[str]:
         ("Who owns Old Forge?", ["2"]),
     ],
 )
-def test_what_a_question_says_besides_ranks_what_was_found_and_of_one_house_names_one(
-    village, tmp_path, question, houses
-):
+def test_what_a_question_says_besides_ranks_what_was_found(village, tmp_path, question, houses):
     assert sorted(answers(village, question, tmp_path)) == houses
 
 
@@ -183,12 +179,11 @@ def test_a_list_is_whole_or_its_total_is_said(demo_kb, tmp_path, question, liste
         ("How many ships were built at Abbot's Dock?", "11", 0),
         ("How many persons are members of the Company of Stringers?", "9", 0),
         ("Who made the most instruments?", "", 0),
-        ("Which instrument is the oldest?", "Ballast: 1728", 1),
-        ("Which of the instruments made of Hartsworth spruce was made first?", "Ballast: 1728", 1),
+        ("Which instrument is the oldest?", "", 0),
         ("What is the total of the years that the ships were launched?", "", 0),
     ],
 )
-def test_counts_most_and_least_are_computed_over_fields(demo_kb, tmp_path, question, answer, nodes):
+def test_things_are_counted_and_neither_compared_nor_summed(demo_kb, tmp_path, question, answer, nodes):
     outcome = ask(skb_offline(demo_kb, Settings(home=tmp_path, kb="demo", language="en")), question).outcome
     assert outcome.text == answer
     assert len(outcome.ranking.ids if outcome.ranking else ()) == nodes
@@ -343,8 +338,6 @@ def test_words_that_were_used_are_told_and_what_was_not_understood_is_declined(
     assert (outcome.understood and outcome.understood.unused) == unused
     assert (outcome.status == "no answer") == (not answer)
     assert outcome.absence is None  # a refusal looked for nothing
-    values = [node.value for node in (outcome.ranking.nodes if outcome.ranking else ()) if node.value]
-    assert values == re.findall(r": ([\d.]+)", answer)
 
 
 @pytest.fixture(scope="module")
