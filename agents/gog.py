@@ -14,9 +14,17 @@ from kbnav.agents.common.answering import ANSWERS, looked_at, named_by
 from kbnav.agents.common.policy import ChatPolicy, read_demonstrations
 from kbnav.agents.common.schema import Schema
 from kbnav.agents.common.state import Policy, Reply, State, all_steps
-from kbnav.agents.walking.base import PROMPTS, Models, WalkEnding, call_for, describer, open_walking_models
+from kbnav.agents.walking.base import (
+    PROMPTS,
+    Models,
+    Planned,
+    WalkEnding,
+    call_for,
+    describer,
+    open_match,
+    open_walking_models,
+)
 from kbnav.agents.walking.options import GogOptions
-from kbnav.agents.walking.planned import Planned, open_match
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.runs.trajectory import Call, Step, Turn

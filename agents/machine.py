@@ -30,7 +30,7 @@ from kbnav.agents.common.state import (
 )
 from kbnav.answers.tables import Absence, encodable
 from kbnav.errors import ServiceError, Stopped, StopRun
-from kbnav.models.cancellation import Cancellation, OutOfTime, in_thread
+from kbnav.models.cancellation import Cancellation, OutOfTime, current_cancellation, in_thread
 from kbnav.models.prices import cost_of
 from kbnav.runs.trajectory import FINISH, JOIN, RUN_QUERIES, Call, Dropped, Outcome, Step, Stop, Usage, span
 from kbnav.settings.model import Budget, Price
@@ -87,7 +87,7 @@ class RunContext:
         """
         left = self.seconds_left
         if self.cancellation is None:
-            return call() if left is None else Cancellation().run(call, left)
+            return call() if left is None else (current_cancellation() or Cancellation()).run(call, left)
         self.cancellation.check(used)
         return self.cancellation.run(call, left)
 

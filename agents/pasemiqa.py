@@ -9,9 +9,8 @@ from kbnav.agents.common.answering import ANSWERS
 from kbnav.agents.common.policy import ChatPolicy, read_demonstrations
 from kbnav.agents.common.schema import Schema, hide_single_type
 from kbnav.agents.skb import skb_offline
-from kbnav.agents.walking.base import PROMPTS, Models, WalkEnding, open_walking_models
+from kbnav.agents.walking.base import PROMPTS, Models, Planned, WalkEnding, open_planned, open_walking_models
 from kbnav.agents.walking.options import PasemiqaOptions
-from kbnav.agents.walking.planned import Planned, open_planned
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.planning.paths import Planner

@@ -12,27 +12,29 @@ from kbnav.agents.walking.base import (
     PROMPTS,
     CallSpec,
     Models,
+    Planned,
     WalkEnding,
     answer_lines,
     call_for,
     fixed_agent,
     known_nodes,
     lookups_left,
+    open_planned,
     open_walking_models,
+    planned,
     question_in_chat,
 )
 from kbnav.agents.walking.options import RogOptions
-from kbnav.agents.walking.planned import Planned, open_planned, planned, planned_starts
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.models.calls import BYTES_PER_TOKEN
+from kbnav.models.calls import BYTES_PER_TOKEN, Ask
 from kbnav.planning.paths import Planner
 from kbnav.prompts import render
-from kbnav.runs.trajectory import FINISH, Step
+from kbnav.runs.trajectory import FINISH, Step, Trace
 from kbnav.settings.model import Budget, Settings
 from kbnav.tools.context import Context
 from kbnav.tools.skb import finish
 from kbnav.tools.toolbox import Toolbox
-from kbnav.tools.walking import Ask, PlanningTools, TextQuery
+from kbnav.tools.walking import PlanningTools, TextQuery
 
 NAME = "rog"
 FOLLOW, TEXT_SEARCH = "follow_path", "vector_query"
@@ -73,13 +75,14 @@ class RogPolicy:
             texts=texts,
             cut=cut,
         )
-        reply, usage = self.ask(prompt, "answer")
+        trace = Trace()
+        reply = self.ask(prompt, trace, purpose="answer")
         shown = [node for step in retrieved for node in step.nodes]
         names = {node: one.label for node, one in self.kb.entities(shown).items()}
         nodes = known_nodes(answer_lines(reply), names)
         thought = f"Answered from {len(kept) + len(texts)} of {len(kept) + len(texts) + left_out + more} lines found."
         thought = f"{thought} {cut}".strip()
-        return call_for(state, self.toolbox, [(FINISH, thought, {"nodes": nodes})], usage)
+        return call_for(state, self.toolbox, [(FINISH, thought, {"nodes": nodes})], trace.usage)
 
 
 def retrieval(plan: Step, kb: SkbKB, toolbox: Toolbox, query: str) -> list[CallSpec]:
@@ -96,7 +99,7 @@ def retrieval(plan: Step, kb: SkbKB, toolbox: Toolbox, query: str) -> list[CallS
         if path["relations"]:
             about = f"Following the plan's path of probability {path['probability']:.2f}."
             given = {"relations": path["relations"], "types": path["types"], "query": query}
-            starts = planned_starts(arguments, path, kinds)
+            starts = [node for node in arguments["nodes"] if kinds.get(node) in path["types"][:1]]
             wanted += [
                 (rank + place, (FOLLOW, about, {"entity_id": node, **given})) for place, node in enumerate(starts)
             ]

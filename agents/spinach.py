@@ -15,7 +15,8 @@ from kbnav.agents.common.answering import ModelWriter, QueryEnding, write_plainl
 from kbnav.agents.common.state import Policy
 from kbnav.answers.language import chosen_language
 from kbnav.errors import UsageError
-from kbnav.knowledge.base import Joint, KnowledgeBase, is_mirror
+from kbnav.knowledge.base import KnowledgeBase, is_mirror
+from kbnav.knowledge.several import SeveralKB
 from kbnav.knowledge.sparql.vocabulary import Vocabulary, vocabulary_of
 from kbnav.settings.model import OFFLINE, Settings
 from kbnav.settings.systems import Options, kb_kind
@@ -40,8 +41,6 @@ class SpinachOptions(Options):
     """``paper``: the agent as the paper has it, without what kbnav adds."""
     going_back: Literal["paper", "published"] = "paper"
     """With ``preset=paper``, whether a run goes back as the paper says or as its published program does."""
-    wording: Literal["finish", "call"] = "finish"
-    """Whether the sentence that comes with finish is the answer in words, or a further call makes one."""
 
 
 def build_spinach(kb: KnowledgeBase, settings: Settings) -> Agent:
@@ -79,7 +78,7 @@ def spinach_with(
 def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
     from kbnav.agents.offline.policy import SeveralPolicy, keyless
 
-    if isinstance(kb, Joint):
+    if isinstance(kb, SeveralKB):
         return SeveralPolicy(
             {
                 name: _offline_policy(one, Toolbox(tools_of(kb_kind(one)), one.capabilities).only(toolbox.names))
@@ -102,7 +101,7 @@ def about_endpoint(kb: KnowledgeBase, settings: Settings, shown: Shown) -> Calla
 
     def about(question: str) -> Mapping[str, object]:
         language = chosen_language(settings.language, question)
-        if isinstance(kb, Joint):
+        if isinstance(kb, SeveralKB):
             return about_several(kb, question, language, shown)
         shapes = shapes_for(kb, question, language, shown) if shown.profiles else ""
         return {"shapes": shapes, "prefixes": kb.state().get("prefixes", {})}
@@ -110,7 +109,7 @@ def about_endpoint(kb: KnowledgeBase, settings: Settings, shown: Shown) -> Calla
     return about
 
 
-def refuse_skbs(kb: Joint) -> None:
+def refuse_skbs(kb: SeveralKB) -> None:
     """Raises UsageError where one of several knowledge bases is an SKB."""
     skbs = [name for name, one in kb.parts.items() if kb_kind(one) == "skb"]
     if skbs:
@@ -134,7 +133,7 @@ class _Parts:
         if kind != "wikibase" and paper:
             raise UsageError("the preset paper is SPINACH's own agent, which is for Wikidata: leave it out here")
         tools, prompt = (PAPER_TOOLS, "paper") if paper else (WIKIDATA_TOOLS, "policy")
-        if isinstance(kb, Joint):
+        if isinstance(kb, SeveralKB):
             refuse_skbs(kb)
             tools, prompt = several_tools(kb), "several"
         elif kind == "sparql":
@@ -155,7 +154,6 @@ class _Parts:
         ending = QueryEnding(
             ModelWriter(writer, self.shown) if writer else write_plainly,
             last_executed=self.options.preset == "paper" or not self.settings.budget.holds("premature_finish"),
-            sentence=self.options.wording == "finish",
         )
         return Agent(
             name="spinach",

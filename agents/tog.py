@@ -21,10 +21,11 @@ from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.policy import Demonstrations, read_demonstrations
 from kbnav.agents.common.state import Policy, Reply, State
 from kbnav.agents.walking.base import (
-    FREE,
+    PLAN,
     PROMPTS,
     CallSpec,
     Models,
+    Planned,
     WalkEnding,
     answer_lines,
     call_for,
@@ -35,24 +36,24 @@ from kbnav.agents.walking.base import (
     last_turn,
     lookups_left,
     names_of,
+    open_match,
     open_walking_models,
     question_in_chat,
 )
 from kbnav.agents.walking.options import TogOptions
-from kbnav.agents.walking.planned import PLAN, Planned, open_match
 from kbnav.answers.relevance import content_words, relevance
 from kbnav.encoders import Encoder
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import INVERSE, KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.models.calls import Ask
 from kbnav.prompts import render
-from kbnav.runs.trajectory import FINISH, Fact, Step, Usage
+from kbnav.runs.trajectory import FINISH, Fact, Step, Trace
 from kbnav.settings.model import Budget, Settings
 from kbnav.tools.context import Context
 from kbnav.tools.skb import finish, search_entities
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import (
-    Ask,
     PlanningTools,
     excerpts,
     fact_line,
@@ -237,11 +238,10 @@ Scores = Callable[[str, Sequence[str]], list[float]]
 
 
 class Scored(NamedTuple):
-    """Scores by place, in words how they came about, their cost, and whether the model holds nothing of any of them."""
+    """Scores by place, in words how they came about, and whether the model holds nothing of any of them."""
 
     scores: Mapping[int, float]
     how: str = ""
-    usage: Usage = Usage()
     low: bool = False
 
 
@@ -260,56 +260,59 @@ class TogPolicy:
 
     def __call__(self, state: State, context: Context) -> Reply:
         """One turn of the pipeline."""
+        trace = Trace()
+        wanted = self._wanted(state, context, trace)
+        return call_for(state, self.toolbox, wanted, trace.usage)
+
+    def _wanted(self, state: State, context: Context, trace: Trace) -> Sequence[CallSpec]:
         last = last_turn(state["path"])
         tool = last[0].call.tool if last else ""
         if not last and context.given:
             said = f"Beginning at {len(context.given)} entities of the gold answer."
-            return self._explore(state, list(context.given), said, Usage(), len(context.given))
+            return self._explore(state, trace, list(context.given), said, len(context.given))
         if not last:
-            return self._topics(state)
+            return self._topics(state, trace)
         if tool == "search_relations":
-            return self._follow(state, last)
+            return self._follow(state, trace, last)
         if tool == "follow_relations":
-            return self._judge(state, last)
+            return self._judge(state, trace, last)
         if tool == "recall":
             said = (
                 "The model's own knowledge."
                 if last[0].nodes
                 else "Neither the links found nor the model gave an answer."
             )
-            return call_for(state, self.toolbox, [self._finish(said, last[0].nodes)])
-        looked_up = last[0].call.tool == "search_entities"
+            return [self._finish(said, last[0].nodes)]
+        looked_up = tool == "search_entities"
         starts = dict.fromkeys(step.nodes[0] for step in last if step.nodes) if looked_up else last[0].nodes
-        return self._explore(state, list(starts), "Beginning at the nodes of the question.", Usage())
+        return self._explore(state, trace, list(starts), "Beginning at the nodes of the question.")
 
-    def _topics(self, state: State, why: str = "", usage: Usage = FREE) -> Reply:
+    def _topics(self, state: State, trace: Trace, why: str = "") -> Sequence[CallSpec]:
         """The model says what the question names: where no names are indexed, or what was linked led nowhere."""
         tried = list(dict.fromkeys(fact.source_name for step in state["path"] for fact in step.facts))
         prompt = render(
             "tog/topics.md", question=state["question"], earlier=state["history"], most=_TOPICS, tried=tried
         )
-        text, cost = self.ask(prompt, "name topics", temperature=self._temperature)
+        text = self.ask(prompt, trace, purpose="name topics", temperature=self._temperature)
         names = list(dict.fromkeys(answer_lines(text)))[:_TOPICS] or ([] if why else [state["question"]])
         if not names:
-            return self._recall(state, usage + cost, why)
-        wanted: list[CallSpec] = [
-            ("search_entities", f"{why} “{name}” is a topic.".strip(), {"query": name}) for name in names
-        ]
-        return call_for(state, self.toolbox, wanted[: lookups_left(state, self.budget)], usage + cost)
+            return self._recall(state, trace, why)
+        some = names[: lookups_left(state, self.budget)]
+        return [("search_entities", f"{why} “{name}” is a topic.".strip(), {"query": name}) for name in some]
 
-    def _again(self, state: State, usage: Usage, why: str) -> Reply:
+    def _again(self, state: State, trace: Trace, why: str) -> Sequence[CallSpec]:
         """Where nothing seems to lead on: what the question names is linked anew, once; then the model's own word."""
         if self.options.from_gold:  # there the model answers itself, as SPINACH's authors saw
-            return self._recall(state, usage, why)
+            return self._recall(state, trace, why)
         searches = {step.call.turn for step in state["path"] if step.call.tool == "search_entities"}
         planned = any(step.call.tool == PLAN for step in state["path"])
         if len(searches) + planned > 1 or lookups_left(state, self.budget) < _TOPICS + 2:
-            return self._recall(state, usage, why)
-        return self._topics(state, why, usage)
+            return self._recall(state, trace, why)
+        return self._topics(state, trace, why)
 
     def _explore(
-        self, state: State, nodes: Sequence[str], thought: str, usage: Usage, most: int | None = None
-    ) -> Reply:
+        self, state: State, trace: Trace, nodes: Sequence[str], thought: str, most: int | None = None
+    ) -> Sequence[CallSpec]:
         """Look at the relations of the nodes reached, the width's or ``most``, unless depth or budget are spent."""
         looked = [step for step in state["path"] if step.call.tool == "search_relations"]
         seen = {node for step in looked for node in step.call.arguments["entity_ids"]}
@@ -318,10 +321,10 @@ class TogPolicy:
         begun = max((step.number for step in state["path"] if step.call.tool in (PLAN, "search_entities")), default=0)
         deep = sum(step.number > begun for step in looked)
         if not new or deep >= self.options.depth or lookups_left(state, self.budget) < 2:
-            return self._recall(state, usage, "" if looked or new else "The question names nothing that was found.")
-        return call_for(state, self.toolbox, [("search_relations", thought, {"entity_ids": new})], usage)
+            return self._recall(state, trace, "" if looked or new else "The question names nothing that was found.")
+        return [("search_relations", thought, {"entity_ids": new})]
 
-    def _follow(self, state: State, last: Sequence[Step]) -> Reply:
+    def _follow(self, state: State, trace: Trace, last: Sequence[Step]) -> Sequence[CallSpec]:
         """Score relations, and follow the best of each node."""
         known = kept_facts(state["path"])
         found = list(dict.fromkeys(fact for step in last for fact in step.facts))
@@ -329,11 +332,11 @@ class TogPolicy:
         texts = [f"{fact.relation} {fact.relation_name}".replace("_", " ") for fact in found]
         names = {fact.source: fact.source_name or fact.source for fact in found}
         lines = [(names[fact.source], relation_text(fact) + self._towards(fact)) for fact in found]
-        scored = self._scored(state, "tog/relations.md", texts, self.options.width, known, relations=lines)
+        scored = self._scored(state, trace, "tog/relations.md", texts, self.options.width, known, relations=lines)
         fit = relevance(state["question"], texts)
         chosen = best_of_each(found, scored.scores, self.options.width, fit)
         if scored.low or not chosen or lookups_left(state, self.budget) < 1:
-            return self._again(state, scored.usage, "No relation of the nodes reached seems to lead to an answer.")
+            return self._again(state, trace, "No relation of the nodes reached seems to lead to an answer.")
         ways = [
             {"entity_id": found[place].source, "relation": found[place].relation, "score": round(score, 4)}
             for place, score in chosen
@@ -341,8 +344,7 @@ class TogPolicy:
         said = "; ".join(
             f"{names[found[place].source]}: {relation_text(found[place])} {score:.2f}" for place, score in chosen
         )
-        wanted: CallSpec = ("follow_relations", f"Relations {scored.how}: {said}.", {"ways": ways})
-        return call_for(state, self.toolbox, [wanted], scored.usage)
+        return [("follow_relations", f"Relations {scored.how}: {said}.", {"ways": ways})]
 
     def _towards(self, fact: Fact) -> str:
         if not isinstance(self.kb, SkbKB):
@@ -351,33 +353,30 @@ class TogPolicy:
         more = f" and {len(kinds) - _KINDS} other types" if len(kinds) > _KINDS else ""
         return f", to {', '.join(kinds[:_KINDS])}{more}"
 
-    def _judge(self, state: State, last: Sequence[Step]) -> Reply:
+    def _judge(self, state: State, trace: Trace, last: Sequence[Step]) -> Sequence[CallSpec]:
         """Score the links found, keep the best, and ask whether what is known suffices."""
         earlier = kept_facts(state["path"])
         found = fresh((fact for step in last for fact in step.facts), earlier)
         reached = {node for step in state["path"] for node in step.call.arguments.get("entity_ids", ())}
-        links, scored = self._links(state, last, found, earlier)
+        links, scored = self._links(state, trace, last, found, earlier)
         drawn = self.options.reasoning == "relations"
         best = best_links(links, reached, "" if drawn else state["question"])
         best = best[: self.options.links or self.options.width]
         kept = [link.fact for link in best]
-        usage = scored.usage
         if scored.low or not kept:
-            return self._again(state, usage, "No link found seems to help.")
-        answers, cost = self._enough(state, earlier, kept)
-        usage += cost
-        if answers:
+            return self._again(state, trace, "No link found seems to help.")
+        if answers := self._enough(state, trace, earlier, kept):
             lines = support(answers, kept, earlier)
             said = f"Supported by: {'; '.join(lines[:_SAID])}{' and more' if len(lines) > _SAID else ''}."
-            return call_for(state, self.toolbox, [self._finish(said, answers)], usage)
+            return [self._finish(said, answers)]
         beam = list(dict.fromkeys(fact.target for fact in kept))
         beam = [node for node in beam if node not in reached][: self.options.width]
         names = names_of(kept)
         said = ", ".join(names[node] for node in beam) or "nothing new"
-        return self._explore(state, beam, f"Not enough yet; going on from {said} ({scored.how}).", usage)
+        return self._explore(state, trace, beam, f"Not enough yet; going on from {said} ({scored.how}).")
 
     def _links(
-        self, state: State, last: Sequence[Step], found: Sequence[Fact], earlier: Sequence[Fact]
+        self, state: State, trace: Trace, last: Sequence[Step], found: Sequence[Fact], earlier: Sequence[Fact]
     ) -> tuple[list[Weighed], Scored]:
         """The links with their relations' scores times their own; in ToG-R some are drawn, and count by the former."""
         ways = {
@@ -393,14 +392,14 @@ class TogPolicy:
         texts = [fact_words(fact) for fact in found]
         about = excerpts(self.kb, (fact.target for fact in found), state["question"])
         lines = [fact_line(fact, about.get(fact.target, "")) for fact in found]
-        scored = self._scored(state, "tog/entities.md", texts, _LINKS, earlier, facts=lines)
+        scored = self._scored(state, trace, "tog/entities.md", texts, _LINKS, earlier, facts=lines)
         weighed = [
             Weighed(found[place], ways.get((found[place].source, found[place].relation), 0.0) * score)
             for place, score in scored.scores.items()
         ]
         return weighed, scored
 
-    def _enough(self, state: State, earlier: Sequence[Fact], kept: Sequence[Fact]) -> tuple[list[str], Usage]:
+    def _enough(self, state: State, trace: Trace, earlier: Sequence[Fact], kept: Sequence[Fact]) -> list[str]:
         """The answers, if the model says that the links suffice and names nodes among them."""
         known = [*earlier, *kept]
         chained = self.options.reasoning == "relations"
@@ -415,29 +414,33 @@ class TogPolicy:
             known=chains(earlier, kept) if chained else [fact_text(fact) for fact in known],
             documents=[(names[node], line) for node, line in about.items()],
         )
-        text, usage = self.ask(prompt, "judge")
+        text = self.ask(prompt, trace, purpose="judge")
         head, _, rest = text.strip().partition("\n")
         if not head.strip(" *_#.\"'").casefold().startswith("yes"):
-            return [], usage
-        return known_nodes(answer_lines(rest or head.partition(":")[2]), names), usage
+            return []
+        return known_nodes(answer_lines(rest or head.partition(":")[2]), names)
 
-    def _recall(self, state: State, usage: Usage, why: str = "") -> Reply:
+    def _recall(self, state: State, trace: Trace, why: str = "") -> Sequence[CallSpec]:
         """What the model knows itself, said to be that; without it, no answer."""
         last = [step for step in last_turn(state["path"]) if step.call.tool == "follow_relations"]
         found = [fact for step in last for fact in step.facts][:_LINKS]
         known = fresh([*kept_facts(state["path"]), *found], ())
         if lookups_left(state, self.budget) < 1:
-            return Reply(usage=usage)
+            return []
         prompt = render("tog/recall.md", question=question_in_chat(state), known=[fact_text(fact) for fact in known])
-        text, cost = self.ask(prompt, "recall")
-        answers = list(dict.fromkeys(answer_lines(text)))
+        answers = list(dict.fromkeys(answer_lines(self.ask(prompt, trace, purpose="recall"))))
         thought = "What the knowledge base shows does not suffice; asking what the model knows itself."
-        return call_for(
-            state, self.toolbox, [("recall", f"{why} {thought}".strip(), {"answers": answers})], usage + cost
-        )
+        return [("recall", f"{why} {thought}".strip(), {"answers": answers})]
 
     def _scored(
-        self, state: State, prompt: str, texts: Sequence[str], most: int, known: Sequence[Fact], **lists: object
+        self,
+        state: State,
+        trace: Trace,
+        prompt: str,
+        texts: Sequence[str],
+        most: int,
+        known: Sequence[Fact],
+        **lists: object,
     ) -> Scored:
         """The score of each text, from 0 to 1: the model's, or in shares of the best where words or vectors score."""
         if not texts:
@@ -450,12 +453,12 @@ class TogPolicy:
         asked_for = render(
             prompt, question=question_in_chat(state), known=facts, most=most, demonstrations=shown, **lists
         )
-        text, usage = self.ask(asked_for, f"score {next(iter(lists))}", temperature=self._temperature)
+        text = self.ask(asked_for, trace, purpose=f"score {next(iter(lists))}", temperature=self._temperature)
         scores = {number - 1: score for number, score in read_scores(text, len(texts)).items()}
         if not scores:
             how = "scored by bm25, because the model's scores could not be read"
-            return Scored(_shares(bm25_scores(state["question"], texts)), how, usage)
-        return Scored(scores, "scored by the model", usage, low=max(scores.values()) < _LOW)
+            return Scored(_shares(bm25_scores(state["question"], texts)), how)
+        return Scored(scores, "scored by the model", low=max(scores.values()) < _LOW)
 
     @property
     def _temperature(self) -> float | None:

@@ -142,10 +142,10 @@ def expansion(folder: Path) -> None:
             chosen = [one, *(same[int(place)] for place in random.integers(len(same), size=2))]
             first, end = skb.type_range(one.start)
             nodes = [skb.id(int(node)) for node in random.integers(first, end, size=2)]
-            plans.append((Plan(tuple(PlannedPath(p.hops, 1 / 3, p.types) for p in chosen)), nodes))
+            plans.append((Plan(tuple(PlannedPath(p, 1 / 3) for p in chosen)), nodes))
         show(
             "a plan of three paths from two nodes",
-            lambda pair: [reached(skb, path, pair[1]) for path in pair[0].paths],
+            lambda pair: [reached(skb, path, pair[1]) for path, _ in pair[0].paths],
             plans,
         )
 

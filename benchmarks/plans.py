@@ -19,15 +19,47 @@ from typing import get_args
 from kbnav.evaluation.datasets import find_dataset
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.paths import Hop, Planner
+from kbnav.planning.paths import Hop, PathSchema, Planner, RelationPath
 from kbnav.planning.planners import PlanOptions, encoder_of, open_planner
 from kbnav.planning.ranker import Ranker
-from kbnav.planning.training import Example, LabelledQuestion, Weighing, examples, made_from
+from kbnav.planning.training import Example, Gold, LabelledQuestion, Weighing, examples, made_from, possible
 from kbnav.settings.model import Settings
 
 FIRST = 3
 """Paths of a plan that its recall is taken of."""
 Hops = tuple[Hop, ...]
+
+
+@dataclass(frozen=True)
+class Made(Example):
+    """An example with the paths that its question was made from."""
+
+    golds: tuple[Gold, ...] = ()
+
+
+def right_paths(example: Example) -> tuple[Gold, ...]:
+    """The paths that a question was made from, else each of its label."""
+    return example.golds if isinstance(example, Made) else tuple((path,) for path in example.label)
+
+
+def made(questions: Iterable[LabelledQuestion], skb: SKB, matcher: NodeMatcher) -> Iterator[Example]:
+    """The questions as examples, whose labels are uniform over the paths that they were made from, where these are."""
+    schema = PathSchema.of(skb)
+    for question in questions:
+        if golds := tuple(dict.fromkeys(possible(gold, schema) for gold in question.paths)):
+            nodes = tuple(node.id for node in matcher.match(question.text))
+            shares = ((path, 1 / (len(golds) * len(gold))) for gold in golds for path in gold)
+            starts = frozenset(skb.type(skb.number(node)) for node in nodes)
+            yield Made(question.text, nodes, starts, _summed(shares), golds)
+        else:
+            yield from examples([question], skb, matcher)
+
+
+def _summed(shares: Iterable[tuple[RelationPath, float]]) -> dict[RelationPath, float]:
+    found: defaultdict[RelationPath, float] = defaultdict(float)
+    for path, share in shares:
+        found[path] += share
+    return dict(found)
 
 
 @dataclass(frozen=True)
@@ -58,7 +90,9 @@ class Judged:
 
 def judge(planner: Planner, examples: Sequence[Example]) -> Judged:
     """Ask for a plan of every example, and compare its paths, without their types, with those of the label."""
-    plans = [list(dict.fromkeys(path.hops for path in planner.plan(one.question, one.nodes).paths)) for one in examples]
+    plans = [
+        list(dict.fromkeys(path.hops for path, _ in planner.plan(one.question, one.nodes).paths)) for one in examples
+    ]
     return Judged(_scores(plans, examples), _scores(list(_most_frequent(examples)), examples))
 
 
@@ -80,7 +114,7 @@ def _scores(plans: Sequence[Sequence[Hops]], examples: Sequence[Example]) -> Pla
 
 def _right(example: Example) -> dict[Hops, Hops]:
     found: dict[Hops, Hops] = {}
-    for gold in example.golds:
+    for gold in right_paths(example):
         for path in gold:
             found.setdefault(path.hops, gold[0].hops)
     return found
@@ -90,7 +124,7 @@ def _most_frequent(examples: Sequence[Example]) -> Iterator[list[Hops]]:
     """For each example, the paths that are right most often, of those that begin at a type it matched."""
     shares: defaultdict[str, defaultdict[Hops, float]] = defaultdict(lambda: defaultdict(float))
     for one in examples:
-        for gold in one.golds:
+        for gold in right_paths(one):
             shares[gold[0].start][gold[0].hops] += sum(one.label[path] for path in gold)
     for one in examples:
         total: defaultdict[Hops, float] = defaultdict(float)
@@ -135,7 +169,7 @@ def main() -> None:
         training = asked(given.questions / f"{folder.stem}-train.jsonl")
         with SKB.open(folder) as skb:
             matcher = NodeMatcher(skb, "exact")
-            found = list(examples(asked(given.questions / f"{folder.stem}.jsonl"), skb, matcher, known=True))
+            found = list(made(asked(given.questions / f"{folder.stem}.jsonl"), skb, matcher))
             print(
                 f"\n{folder.stem}, {len(found)} questions\n\n| planner | first | three | ms a plan |\n|---|---|---|---|"
             )

@@ -31,6 +31,7 @@ def kept(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None
                 shutil.rmtree(old)
             making = factory.mktemp(name)
             make(making)
+            shutil.rmtree(folder / f".{out.name}", ignore_errors=True)  # of a process that was killed
             shutil.move(making, folder / f".{out.name}")
             (folder / f".{out.name}").rename(out)
     return out

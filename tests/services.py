@@ -16,6 +16,8 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
+from tests.ending import started
+
 USER = "postgres"
 """Who runs PostgreSQL where it is started by root, as whom it refuses to."""
 
@@ -34,7 +36,7 @@ def _as_user() -> dict[str, Any]:
     """What has a program run as somebody who is not root."""
     owner = pwd.getpwnam(USER) if os.geteuid() == 0 else None
     given = {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []} if owner else {}
-    return {"cwd": "/", "check": True, "stdout": subprocess.DEVNULL, **given}
+    return {"cwd": "/", "check": True, "stdout": subprocess.DEVNULL, "timeout": 120, **given}
 
 
 @contextmanager
@@ -102,13 +104,9 @@ def s3_server() -> Iterator[tuple[str, dict[str, str]]]:
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "moto.server", "-p", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
+    with started(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
         with requests.Session() as http:
             http.mount("http://", HTTPAdapter(max_retries=Retry(connect=14, backoff_factor=0.1, backoff_max=5)))
             http.put(f"{url}/kbnav", timeout=30).raise_for_status()
         given = {"ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "secret", "REGION": "us-east-1", "ENDPOINT": url}
         yield "s3://kbnav", {f"AWS_{name}": value for name, value in {**given, "ALLOW_HTTP": "true"}.items()}
-    finally:
-        server.terminate()
-        server.wait()

@@ -27,6 +27,7 @@ from kbnav.apps.cli import main
 from kbnav.knowledge.open import bundled_mirror
 from kbnav.settings.model import Settings
 from tests.conftest import ROOT
+from tests.ending import started
 
 FILES = ("CHANGELOG.md", "CITATION.cff", "pyproject.toml", "src/kbnav/__init__.py")
 RELEASE = runpy.run_path(str(ROOT / ".ci" / "release.py"), run_name="release")
@@ -84,7 +85,8 @@ def test_every_link_in_the_package_is_mapped_in_the_wheel_and_the_reverse():
 
 
 PAGE = ROOT / "docs" / "architecture.md"
-PLACE = re.compile(r"`([\w/]+\.py)` `([\w.]+)`")
+PLACE = re.compile(r"^ *([\w/]+\.py) ([\w.<>]+)$", re.MULTILINE)
+"""A call of the way of a question."""
 
 
 @cache
@@ -104,20 +106,8 @@ def defined(file: str) -> set[str]:
 
 def test_what_the_page_says_is_in_a_file_is_in_it():
     named = PLACE.findall(PAGE.read_text(encoding="utf-8"))
-    assert [(file, name) for file, name in named if name not in defined(file)] == []
-
-
-def test_the_way_of_a_question_is_that_of_a_traced_run():
-    traced = subprocess.run(
-        [sys.executable, "-m", "tests.way_of_a_question"], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout
-    told = PAGE.read_text(encoding="utf-8").partition("```text\nsrc/kbnav/apps/cli/ask.py ask\n")[2].partition("```")[0]
-    lines = traced.splitlines()[1:]
-    assert sorted(told.splitlines()) == sorted(lines)  # calls of one turn run side by side, in no order
-    nested = [line for line in lines if not line.startswith(" " * 10)]
-    assert told.splitlines()[: len(nested)] == nested
-    between = [line for line in traced.splitlines() if line.startswith("  ")]
-    assert next(place for place, line in enumerate(between) if line.endswith("Machine.think")) <= 5
+    assert len(named) > 20
+    assert [(file, name) for file, name in named if name.replace(".<locals>", "") not in defined(file)] == []
 
 
 def test_every_file_and_folder_of_the_package_has_its_room_on_the_page():
@@ -256,8 +246,9 @@ def in_background() -> Iterator[Callable[[str], None]]:
     with ExitStack() as served:
 
         def start(command: str) -> None:
-            one = subprocess.Popen([sys.executable, "-m", *shlex.split(command)], stdout=subprocess.PIPE, text=True)
-            served.enter_context(one)
+            process = started([sys.executable, "-m", *shlex.split(command)], stdout=subprocess.PIPE, text=True)
+            one = served.enter_context(process)
+            served.callback(one.wait, 60)
             served.callback(one.terminate)
             assert next(iter(one.stdout or ()), ""), command
 

@@ -116,8 +116,8 @@ def installed(folder: Path) -> Path:
 
 def test_every_system_is_registered_and_says_all_of_itself():
     entries = {entry.name: entry for entry in systems.BUILT_IN}
-    agents = {path.stem.replace("_", "-") for path in (ROOT / "agents").glob("*.py")} - {"machine"}
-    assert agents == {name for name, entry in entries.items() if entry.kind == "agent"}
+    agents = {f"kbnav.agents.{path.stem}" for path in (ROOT / "agents").glob("*.py")} - {"kbnav.agents.machine"}
+    assert agents == {str(one.build).partition(":")[0] for one in entries.values() if one.kind == "agent"}
     pages = (ROOT / "docs" / "systems.md").read_text()
     for entry in entries.values():
         record = entry.record()
@@ -154,8 +154,7 @@ def test_an_agent_of_ones_own_is_asked_chatted_with_and_evaluated(kbnav, folder)
     assert (code, out.count("every step:")) == (0, 2)
     mini_dataset(folder / "mini.jsonl")
     out = kbnav.out(
-        *("eval", "run", "mini.jsonl", "--kb", "mini"),
-        *("--limit", "2", "--out", "run", "--system", "strange:agent"),
+        *("eval", "run", "mini.jsonl", "--kb", "mini"), *("--limit", "2", "--out", "run", "--system", "strange:agent")
     )
     saved = read_saved_run(folder / "run")
     assert saved.info.system == "lister"

@@ -114,7 +114,8 @@ class Shown:
     cell: int = 200
     """Characters of one value."""
     profiles: bool = True
-    """Whether uses of properties and members of classes are counted, which the paper's agent does not do."""
+    """Whether a model is told what it would ask next: uses of properties, members of classes, ids that it has not
+    seen, what rows do not say of themselves. The paper's agent is not, and rules read none of it."""
 
 
 EARLIER = 3

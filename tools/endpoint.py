@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from kbnav.errors import TellModel, UnknownId
 from kbnav.knowledge.base import (
@@ -34,7 +33,7 @@ from kbnav.tools.show import (
     search_text,
     times,
 )
-from kbnav.tools.wikidata import again, examples, of_properties, run_query
+from kbnav.tools.wikidata import examples, of_properties, query_once
 
 _NAMED = 20
 """Ids of one query that are looked up at most."""
@@ -119,10 +118,7 @@ def execute_query(context: Context, thought: str, query: str) -> Observation:
         thought: Why this step comes next.
         query: The whole query.
     """
-    if (before := again(context, query)) is not None:
-        return before
-    unseen, seen = _unseen(context, query), run_query(context, query)
-    return replace(seen, text=unseen + seen.text)
+    return query_once(context, query, lambda: _unseen(context, query))
 
 
 def _unseen(context: Context, query: str) -> str:

@@ -11,7 +11,8 @@ from typing import Any, Literal, get_args, get_type_hints
 from kbnav.answers.question import in_kb, kb_of
 from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.errors import BadArguments, TellModel
-from kbnav.knowledge.base import Capability, Joint, is_mirror, said_from
+from kbnav.knowledge.base import Capability, is_mirror
+from kbnav.knowledge.several import SeveralKB, said_from
 from kbnav.knowledge.sparql.tokens import AGGREGATES, edited, tokenize
 from kbnav.knowledge.sparql.vocabulary import written
 from kbnav.runs.trajectory import QUERY, Step, Usage
@@ -41,7 +42,7 @@ def tools_of(kind: KBKind) -> tuple[ToolFunction, ...]:
     return ENDPOINT_TOOLS if kind == "sparql" else WIKIDATA_TOOLS
 
 
-def several_tools(kb: Joint) -> tuple[ToolFunction, ...]:
+def several_tools(kb: SeveralKB) -> tuple[ToolFunction, ...]:
     """The tools on several, worded for endpoints where one of them is none of Wikidata's kind."""
     plain = all(kb_kind(one) == "wikibase" for one in kb.parts.values())
     tools = WIKIDATA_TOOLS if plain else ENDPOINT_TOOLS
@@ -94,7 +95,7 @@ def _ask(context: Context, name: str, tool: str, thought: str, given: Mapping[st
 
 def within(context: Context, name: str) -> Context:
     """What a tool of one of them is given: that knowledge base, the results that are of it, the run's steps on it."""
-    kb = context.kb.part(name) if isinstance(context.kb, Joint) else context.kb
+    kb = context.kb.part(name) if isinstance(context.kb, SeveralKB) else context.kb
     tables = {text: table for query, table in context.tables.items() for of, text in [kb_of(query)] if of == name}
     results = {
         number: alone(step, name) for number, step in context.results.items() if step.call.arguments.get("kb") == name
@@ -113,7 +114,7 @@ def _heading(name: str) -> str:
     return f"From {name}:\n"
 
 
-def about_several(kb: Joint, question: str, language: str, shown: Shown) -> Mapping[str, object]:
+def about_several(kb: SeveralKB, question: str, language: str, shown: Shown) -> Mapping[str, object]:
     """What a prompt says of each: its kind, prefixes and classes, and which others its queries may reach."""
     told = []
     for name, one in kb.parts.items():
@@ -186,7 +187,7 @@ def join_results(context: Context, thought: str, query: str, result: int, kb: st
         if ran in context.tables:
             context.tables[ran] = told(context.tables[ran])
         return replace(seen, text=f"{_heading(kb)}{note}\n{seen.text}", ran=ran)
-    part = context.kb.part(kb) if isinstance(context.kb, Joint) else context.kb
+    part = context.kb.part(kb) if isinstance(context.kb, SeveralKB) else context.kb
     batches = [rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH)]
     tables = [part.execute_query(of(batch), language=context.language) for batch in batches]
     merged = [row for one in tables for row in one.rows]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kbnav.errors import BadArguments
-from kbnav.knowledge.base import Named
 from kbnav.tools import wikidata
 from kbnav.tools.context import Context, Observation
 from kbnav.tools.show import search_text
@@ -17,10 +16,10 @@ def search_entities(context: Context, thought: str, query: str) -> Observation:
         query: The text.
     """
     _need(thought)
-    kb, shown = context.kb, context.shown
-    if not isinstance(kb, Named):
+    shown, named = context.shown, getattr(context.kb, "named", None)
+    if named is None:
         raise BadArguments("This knowledge base cannot be searched by name.")
-    found = kb.named(query, language=context.language, items=shown.entities, properties=shown.properties)
+    found = named(query, language=context.language, items=shown.entities, properties=shown.properties)
     return Observation(search_text(found, query, shown))
 
 

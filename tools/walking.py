@@ -9,7 +9,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import Ranking
@@ -18,8 +19,9 @@ from kbnav.knowledge.base import INVERSE, Capability, Direction, Edge, Entity, K
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.kb import RelationNames, SkbKB
 from kbnav.knowledge.skb.search import WALKED, Instances, instances
+from kbnav.models.calls import Ask
 from kbnav.prompts import render
-from kbnav.runs.trajectory import Fact, Usage
+from kbnav.runs.trajectory import Fact, Trace
 from kbnav.tools.context import Context, Observation
 from kbnav.tools.show import cut, entity_name
 
@@ -36,15 +38,6 @@ _TOLD = 20
 _NUMBER = re.compile(r"\d+")
 ITEM_MARK = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
 """What an item of a list begins with, in a model's reply."""
-
-
-class Ask(Protocol):
-    """A model, at temperature 0 unless told: a prompt and what it is for; gives its text and what that cost."""
-
-    def __call__(
-        self, prompt: str, purpose: str, *, temperature: float | None = None, sample: int = 0
-    ) -> tuple[str, Usage]:
-        """One call; ``sample`` tells several replies to one prompt apart. Raises StopRun."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +76,7 @@ class WalkingTools:
         page = min(limit, PAGE) if limit > 0 else PAGE
         wanted = f"{context.question} {query}" if self.ask else query or context.question
         found = neighborhood(context, entity_id, relation, direction, wanted, offset + page if paged else CANDIDATES)
+        trace = Trace()
         if not found.edges:
             return Observation(
                 f"{entity_name(found.entity)} has no such link.{_links_there_are(context.kb, entity_id)}"
@@ -91,11 +85,10 @@ class WalkingTools:
         lines = [fact_line(fact, edge.neighbor.description) for fact, edge in zip(facts, found.edges, strict=True)]
         if paged:
             places: Sequence[int] = range(len(facts))[offset:]
-            usage = Usage()
             said = f", {offset + 1} to {offset + len(places)} in the order of their fit" if places else ", no more"
             said = said if len(places) < found.total else ""
         else:
-            places, usage, said = self._kept(context, query, found, lines)
+            places, said = self._kept(context, trace, query, found, lines)
         shown = [facts[place] for place in places]
         links = dict(zip(found.edges, lines, strict=True))
         ranked = paged or self.ask is None
@@ -104,19 +97,22 @@ class WalkingTools:
         if not paged and len(shown) < found.total:
             head += f" limit={min(found.total, PAGE)} shows more."
         return Observation(
-            "\n".join([head, *said_lines]), usage=usage, nodes=once(fact.target for fact in shown), facts=tuple(shown)
+            "\n".join([head, *said_lines]),
+            usage=trace.usage,
+            nodes=once(fact.target for fact in shown),
+            facts=tuple(shown),
         )
 
     def _kept(
-        self, context: Context, query: str, found: Neighborhood, lines: Sequence[str]
-    ) -> tuple[Sequence[int], Usage, str]:
+        self, context: Context, trace: Trace, query: str, found: Neighborhood, lines: Sequence[str]
+    ) -> tuple[Sequence[int], str]:
         """Places of the edges that a model keeps, best first (ToG's way, as in PASemiQA, section 4.2)."""
         if self.ask is not None and found.total <= self.short:
-            return range(len(lines)), Usage(), ""
+            return range(len(lines)), ""
         some = range(min(self.keep, len(lines)))
         cut = f", {len(some)} kept" if len(some) < found.total else ""
         if len(lines) <= self.keep or self.ask is None:
-            return some, Usage(), cut and f"{cut} by their ranking against the question"
+            return some, cut and f"{cut} by their ranking against the question"
         prompt = render(
             "walking/neighbors.md",
             question=context.question,
@@ -125,13 +121,13 @@ class WalkingTools:
             facts=lines,
             keep=self.keep,
         )
-        text, usage = self.ask(prompt, "keep neighbours")
+        text = self.ask(prompt, trace, purpose="keep neighbours")
         chosen = dict.fromkeys(int(number) - 1 for number in _NUMBER.findall(text))
         kept = [place for place in chosen if 0 <= place < len(lines)][: self.keep]
         if not kept:
-            return some, usage, f"{cut} by their ranking, because the model named none"
+            return some, f"{cut} by their ranking, because the model named none"
         best = f"of the best {len(lines)}" if found.total > len(lines) else "as most related"
-        return kept, usage, f", {len(kept)} kept {best}" if len(kept) < found.total else ""
+        return kept, f", {len(kept)} kept {best}" if len(kept) < found.total else ""
 
 
 def neighborhood(
@@ -339,14 +335,7 @@ class GeneratingTools:
             thought: Why this step comes next.
             request: Which facts are needed, about which nodes, in one sentence.
         """
-        usage = Usage()
-
-        def ask(prompt: str, purpose: str, temperature: float | None = None, sample: int = 0) -> str:
-            nonlocal usage
-            text, spent = self.ask(prompt, purpose, temperature=temperature, sample=sample)
-            usage += spent
-            return text
-
+        trace = Trace()
         seen = list(dict.fromkeys(line for line in context.seen.splitlines() if line.startswith("- ")))
         scores = relevance(request, seen)
         best = sorted(range(len(seen)), key=lambda place: -scores[place])[:_KNOWN]
@@ -357,20 +346,21 @@ class GeneratingTools:
         counted: Counter[Triple] = Counter()
         prompt = render("walking/generate.md", **values, most=_GENERATED)
         for sample in range(self.samples):
-            text = ask(prompt, "generate facts", TEMPERATURE if self.samples > 1 else None, sample)
+            heat = TEMPERATURE if self.samples > 1 else None
+            text = self.ask(prompt, trace, purpose="generate facts", temperature=heat, sample=sample)
             counted.update(list(dict.fromkeys(_triples(text))))
         triples = [triple for triple, _ in counted.most_common(_GENERATED)]
         if not triples:
-            return Observation("The model knows no such facts.", usage=usage)
+            return Observation("The model knows no such facts.", usage=trace.usage)
         listed = [" | ".join(triple) for triple in triples]
-        text = ask(render("walking/verify.md", **values, facts=listed), "verify facts")
+        text = self.ask(render("walking/verify.md", **values, facts=listed), trace, purpose="verify facts")
         numbers = [int(number) for number in _NUMBER.findall(text)]
         readable = numbers or "none" in text.casefold()
         held = [one for number, one in enumerate(triples, 1) if number in numbers] if readable else triples
         if not held:
             said = f"The model named {len(triples)} facts, and held none of them when it was asked again."
-            return Observation(said, usage=usage)
-        linked = _linked(context, held, lambda prompt: ask(prompt, "link names"))
+            return Observation(said, usage=trace.usage)
+        linked = _linked(context, held, partial(self.ask, trace=trace, purpose="link names"))
         facts, lines = list[Fact](), list[str]()
         for triple in held:
             fact, remark = _compared(context, _fact(triple, linked))
@@ -380,7 +370,7 @@ class GeneratingTools:
         if not all(fact.generated for fact in facts):
             said = "Named by the model; what is not marked as generated is in the graph:"
         ends = (end for fact in facts for end in (fact.target, fact.source))
-        return Observation("\n".join([said, *lines]), usage=usage, nodes=once(ends), facts=tuple(facts))
+        return Observation("\n".join([said, *lines]), usage=trace.usage, nodes=once(ends), facts=tuple(facts))
 
 
 def search_further(context: Context, thought: str, entity_ids: list[str]) -> Observation:

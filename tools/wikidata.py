@@ -16,7 +16,8 @@ from kbnav.answers.relevance import content_words, relevance
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import BadArguments, QueryTimeout, Stopped, TellModel, UnknownId
 from kbnav.knowledge.absence import stated_none
-from kbnav.knowledge.base import Direction, Entry, Profiled, PropertyProfile, SearchKind, asked_by, is_mirror
+from kbnav.knowledge.base import Direction, Entry, Profiled, PropertyProfile, SearchKind, is_mirror
+from kbnav.knowledge.several import asked_by
 from kbnav.knowledge.sparql.diagnose import diagnosis, is_empty_result
 from kbnav.knowledge.sparql.remarks import Measures, measures, remarks
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, entity_ids, vocabulary_of
@@ -178,10 +179,15 @@ def execute_query(context: Context, thought: str, query: str) -> Observation:
         thought: Why this step comes next.
         query: The whole query.
     """
+    return query_once(context, query, lambda: _unseen(context, thought, query))
+
+
+def query_once(context: Context, query: str, unseen: Callable[[], str]) -> Observation:
+    """``run_query`` unless the query ran before; ``unseen`` says which of its ids a model was not shown."""
     if (before := again(context, query)) is not None:
         return before
-    unseen, seen = _unseen(context, thought, query), run_query(context, query)
-    return replace(seen, text=unseen + seen.text)
+    told, seen = unseen() if context.shown.profiles else "", run_query(context, query)
+    return replace(seen, text=told + seen.text)
 
 
 def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observation:
@@ -197,7 +203,7 @@ def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observa
     reason = _diagnosis(context, query, table) if diagnose and is_empty_result(query, table) else None
     told: list[str] = []
     seen: Measures = {}
-    if diagnose and not reason and context.shown.profiles and took < _QUICK:
+    if diagnose and not reason and took < _QUICK:
         told, seen = _remarks(context, query, table)
         days = {cell.value for (row, at), one in seen.items() if (cell := row[at]) and (one.precision or 0) > _MONTH}
         context.tables[query] = replace(table, days=tuple(sorted(one for one in days if "-01-01T" in one)))
@@ -255,6 +261,8 @@ def _remarks(context: Context, query: str, table: AnswerTable) -> tuple[list[str
             raise QueryTimeout(str(error)) from error
 
     seen = measures(asked, table, rows_shown(table, context.shown), run, words)
+    if not context.shown.profiles:
+        return [], seen
     return remarks(asked, table, run, words, partial=is_mirror(kb.state()), measured=seen), seen
 
 

@@ -78,7 +78,8 @@ class Agent:
         kb = metered(self.kb, meter)
         seconds = self.settings.budget.seconds
         until = time.monotonic() + seconds if seconds else None
-        own = Context(kb, question, read, self.prune, self.shown, meter=meter, given=given, notes=self.notes)
+        shown = replace(self.shown, profiles=False) if self.model == OFFLINE else self.shown
+        own = Context(kb, question, read, self.prune, shown, meter=meter, given=given, notes=self.notes)
         return RunContext(replace(own, answer_language=language), until=until)
 
     def graph(

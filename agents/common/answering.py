@@ -19,7 +19,8 @@ from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import Absence, AnswerTable, Cell, Ranked, Ranking
 from kbnav.errors import KbnavError, QuerySyntaxError, StopRun, TellModel
 from kbnav.knowledge.absence import absence_of, stated_none
-from kbnav.knowledge.base import Entity, Joint, KnowledgeBase, Shaped, asked_by
+from kbnav.knowledge.base import Entity, KnowledgeBase, Shaped
+from kbnav.knowledge.several import SeveralKB, asked_by
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit
 from kbnav.knowledge.sparql.syntax import Path, read_query
 from kbnav.knowledge.sparql.verbalization import comment_labels
@@ -98,13 +99,12 @@ def _begun(state: State) -> Outcome:
 class QueryEnding:
     """The result that finish names is the answer, or else the last with rows; out of budget, the last with rows.
 
-    ``last_executed``: finish takes the last executed query, whatever it gave (SPINACH, section 4.1). ``sentence``: the
-    sentence that came with finish is the answer in words, and no model is asked for another.
+    ``last_executed``: finish takes the last executed query, whatever it gave (SPINACH, section 4.1). A sentence that
+    comes with finish is the answer in words, and no model is asked for another.
     """
 
     write: Writer
     last_executed: bool = False
-    sentence: bool = True
 
     def premature(self, finish: Call, path: Sequence[Step], history: Sequence[Turn]) -> bool:  # noqa: ARG002 - an Ending
         """A finish is premature while no query has rows; the last executed one where that is the answer (section 4.2).
@@ -164,7 +164,7 @@ class QueryEnding:
     def _concluded(self, state: State, context: Context) -> tuple[Outcome, Usage]:
         outcome, path = _begun(state), state["path"]
         ending = path[-1].call if outcome.stop == "finish" else Call(FINISH, {})
-        sentence = str(ending.arguments.get("answer", "")).strip() if self.sentence else ""
+        sentence = str(ending.arguments.get("answer", "")).strip()
         if ending.arguments.get("no_answer"):
             thought = "" if sentence else ending.thought
             return replace(outcome, status="no answer", text=sentence, note=thought), Usage()
@@ -198,7 +198,7 @@ class QueryEnding:
             every, table = table.columns, table.projected(named_columns(str(ending.arguments.get("columns", ""))))
             if hidden := [one for one in every if one not in table.columns]:
                 outcome = outcome.noted(f"The query also gives {', '.join(hidden)}.")
-        runs_anywhere = context.kb.declared(final) if not own and isinstance(context.kb, Shaped | Joint) else final
+        runs_anywhere = context.kb.declared(final) if not own and isinstance(context.kb, Shaped | SeveralKB) else final
         outcome = replace(outcome, query=runs_anywhere, table=table).noted(*note)
         outcome = outcome.noted(" ".join(filter(None, (table.cut, table.note))))
         try:

@@ -17,7 +17,8 @@ from kbnav.agents.common.state import LIMITS
 from kbnav.answers.parsing import QuestionKind, read_question
 from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.errors import KbnavError, QuerySyntaxError
-from kbnav.knowledge.base import KnowledgeBase, asked_by
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.several import asked_by
 from kbnav.knowledge.sparql.remarks import units_query, values_query
 from kbnav.knowledge.sparql.rewriting import asked_limit, outer_limit
 from kbnav.knowledge.sparql.syntax import parse_query

@@ -1,4 +1,4 @@
-"""What the agents that walk along links share: their models, their answers, and calls made by a program.
+"""What the agents that walk along links share: models, answers, calls made by a program, and the plan at first.
 
 Whatever rests on a model's own word is said to, in the ranking (``Ranked.basis``), in the note and in the text.
 """
@@ -6,7 +6,7 @@ Whatever rests on a model's own word is said to, in the ranking (``Ranked.basis`
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -27,18 +27,21 @@ from kbnav.agents.common.state import Ending, Policy, Reply, State, all_steps, n
 from kbnav.answers.tables import AnswerTable, Basis, Ranked, Ranking, Term
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import Entity, KnowledgeBase
+from kbnav.knowledge.ranking import in_turn
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.models.calls import ModelCalls, open_calls
+from kbnav.knowledge.skb.matching import NEAREST, MatchedNode, NodeMatcher, Variant, alike, unmatched_names
+from kbnav.models.calls import Ask, open_calls
 from kbnav.models.chat import open_chat_model, open_models
+from kbnav.planning.paths import Plan, Planner, RelationPath
+from kbnav.planning.planners import PlanOptions, open_planner
 from kbnav.runs.trajectory import Call, Fact, Outcome, Step, Trace, Turn, Usage
 from kbnav.settings.model import OFFLINE, REPLAY, Budget, Settings
 from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
-from kbnav.tools.walking import FROM_BEFORE, ITEM_MARK, Ask, fact_text
+from kbnav.tools.walking import FROM_BEFORE, ITEM_MARK, PathGiven, fact_text
 
 PROMPTS = "walking"
 """Folder of the prompts that several of these agents use."""
-FREE = Usage()
 _SOUGHT = ("query", "text")
 """Arguments that say what a search is for."""
 _SAID = 3
@@ -65,17 +68,7 @@ def open_walking_models(settings: Settings, system: str) -> Models:
     policy, writer = open_models(settings)
     if "temperature" not in settings.model_fields_set:
         policy = open_chat_model(settings, sampling=False)
-    return Models(policy, asker(open_calls(settings)), ModelWriter(writer or policy))
-
-
-def asker(calls: ModelCalls) -> Ask:
-    """Model calls as the tools ask them: one prompt, its text and its cost."""
-
-    def ask(prompt: str, purpose: str, *, temperature: float | None = None, sample: int = 0) -> tuple[str, Usage]:
-        trace = Trace()
-        return calls.ask(prompt, trace, purpose=purpose, temperature=temperature, sample=sample), trace.usage
-
-    return ask
+    return Models(policy, open_calls(settings).ask, ModelWriter(writer or policy))
 
 
 def fixed_agent(
@@ -121,14 +114,14 @@ CallSpec = tuple[str, str, Mapping[str, Any]]
 """Tool, thought and arguments of a call that a program makes."""
 
 
-def call_for(state: State, toolbox: Toolbox, wanted: Sequence[CallSpec], usage: Usage = FREE) -> Reply:
+def call_for(state: State, toolbox: Toolbox, wanted: Sequence[CallSpec], usage: Usage | None = None) -> Reply:
     """A turn of these calls; ``usage`` is what choosing them cost."""
     turn = next_turn(state)
     calls = []
     for number, (name, thought, arguments) in enumerate(wanted, 1):
         said, values = toolbox.validate(name, {"thought": thought, **arguments})
         calls.append(Call(name, values, said or thought, f"call-{turn}-{number}", turn))
-    return Reply(calls, usage)
+    return Reply(calls, usage or Usage())
 
 
 def last_turn(path: Sequence[Step]) -> list[Step]:
@@ -326,3 +319,132 @@ def _table(nodes: Sequence[Ranked]) -> AnswerTable:
     terms = [Term("uri", _IRI + node.id) if _ENTITY.match(node.id) else Term("literal", node.id) for node in nodes]
     labels = {node.id: node.label for node in nodes if node.label}
     return AnswerTable(("answer",), tuple((term,) for term in terms), labels=labels)
+
+
+PLAN = "plan"
+NO_PLAN = "There is no plan (planner=none): trained=FOLDER gives one, or another planner."
+"""What is said of a run without one: once, and to its reader alone."""
+_UNKNOWN, _NEAR = 3, 3
+"""Names that no node has which are told, and nodes that are told as near to each."""
+_BEHIND = 2
+"""Words behind a name in capitals that may belong to it, as in "Parkinsons disease"."""
+_EARLIER = 3
+"""Nodes of the answer before that a question may go on from."""
+
+
+class Matched(NamedTuple):
+    """The nodes of a question; ``named``: it names some, as they are called; ``alike``: or as they are spelled nearly.
+
+    ``notes`` say which of its names no node has, or has only as another name.
+    """
+
+    nodes: Sequence[str]
+    named: bool
+    notes: Sequence[str] = ()
+    alike: bool = False
+
+
+Match = Callable[[str], Matched]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Makes a plan, writes it down as the run's first step (PASemiQA, section 4.1), then lets another policy choose.
+
+    Without a ``planner``, what is written down is only the nodes. A plan that a rollback took back is written down
+    again, not made anew. ``paths`` is how many of the plan's paths are kept.
+    """
+
+    match: Match
+    planner: Planner | None
+    then: Policy
+    toolbox: Toolbox
+    paths: int
+
+    def __call__(self, state: State, context: Context) -> Reply:
+        """The plan, where it is not on the path yet."""
+        if planned(state["path"]):
+            return self.then(state, context)
+        before = planned(state["discarded"])
+        if before:
+            return call_for(state, self.toolbox, [(PLAN, before.call.thought, before.call.arguments)])
+        nodes, notes = self._nodes(state)
+        trace = Trace()
+        plan = self.planner.plan(state["question"], nodes, trace) if self.planner else Plan()
+        arguments = {
+            "nodes": nodes,
+            "paths": [_given(*one) for one in plan.paths[: self.paths]],
+            "notes": [*notes, *plan.notes],
+        }
+        name = self.planner.name if self.planner else ""
+        how = {"": ".", "none": f". {NO_PLAN}"}.get(name, f", paths by the planner {name}.")
+        return call_for(state, self.toolbox, [(PLAN, f"Nodes by name{how}", arguments)], trace.usage)
+
+    def _nodes(self, state: State) -> tuple[Sequence[str], list[str]]:
+        """The nodes to begin with and a note; a question that names none goes on from the answer before."""
+        nodes, named, notes, alike = self.match(state["question"])
+        earlier = [] if named or alike else _earlier(state)
+        if earlier:
+            return earlier, [*notes, FROM_BEFORE]
+        nearest = ["The question names no node; these are the nearest by meaning."] if nodes and not named else []
+        return nodes, [*notes, *nearest]
+
+
+def planned(steps: Sequence[Step]) -> Step | None:
+    """The step that wrote the plan down, if it is among these."""
+    return next((step for step in steps if step.call.tool == PLAN), None)
+
+
+def open_match(kb: SkbKB, variant: Variant, nearest: int = NEAREST) -> Match:
+    """Node matching in an SKB, the first node of every name before the second. Raises as ``NodeMatcher``."""
+    matcher = NodeMatcher(kb.skb, variant, nearest=nearest)
+    by_name = NodeMatcher(kb.skb, "exact") if variant == "embedding" and kb.skb.names is not None else matcher
+
+    def match(question: str) -> Matched:
+        found = matcher.match(question)
+        exact = found if by_name is matcher else by_name.match(question)
+        named = [node for node in exact if node.how != "embedding"]
+        unknown = _unknown(kb, question, named, variant == "hybrid")
+        near = [node for _, nodes in unknown for node in nodes]
+        # Names spelled alike stand in for the nearest by meaning only where there are no vectors.
+        turns = in_turn(found, lambda one: one.end)  # names do not overlap; of nodes by meaning all ends are 0
+        nodes = [one.id for one in turns] or list(dict.fromkeys(near))
+        return Matched(nodes, bool(named or (near and not found)), [note for note, _ in unknown], bool(near))
+
+    return match
+
+
+def _unknown(kb: SkbKB, question: str, found: Sequence[MatchedNode], spelled: bool) -> list[tuple[str, list[str]]]:
+    """The names in a question that no node has: what is said of each; if ``spelled``, nodes spelled like it."""
+    if kb.skb.names is None:
+        return []
+    told = []
+    for name in unmatched_names(question, found)[:_UNKNOWN]:
+        behind = question[question.index(name) + len(name) :].split()[:_BEHIND]
+        longer = [" ".join([name, *behind[:count]]).rstrip("?.!,;:") for count in range(len(behind), 0, -1)]
+        found_near = (alike(one, kb.skb) for one in (*longer, name) if spelled)
+        near = [kb.skb.id(node) for node in next(filter(None, found_near), [])[:_NEAR]]
+        listed = ", ".join(f"{one.label} ({node})" for node, one in kb.entities(near).items())
+        told.append((f"No node is called “{name}”{f'; nearest by name: {listed}' if listed else ''}.", near))
+    return told
+
+
+def open_planned(
+    kb: SkbKB, settings: Settings, options: PlanOptions, planner: Planner | None = None
+) -> tuple[Match, Planner]:
+    """The matcher and planner of options, or the one given. Raises UsageError where it does not fit, DataError."""
+    match = open_match(kb, options.matching, options.nearest)
+    return match, planner or open_planner(options, kb.skb, settings)
+
+
+def _earlier(state: State) -> list[str]:
+    rankings = [turn.outcome.ranking for turn in state["history"] if turn.outcome.ranking]
+    return [node.id for node in rankings[-1].chosen[:_EARLIER]] if rankings else []
+
+
+def _given(path: RelationPath, probability: float) -> PathGiven:
+    return {
+        "relations": [str(hop) for hop in path.hops],
+        "types": list(path.types),
+        "probability": round(probability, 4),
+    }

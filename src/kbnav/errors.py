@@ -103,6 +103,10 @@ class LimitReached(UsageError):
     """A limit of a server on what it does at once, or for one user."""
 
 
+class TooBusy(LimitReached):
+    """More wait at a server than may; nobody's fault, and soon over."""
+
+
 class ServiceError(StopRun):
     """A service that cannot be reached, or that keeps failing after retries."""
 

@@ -16,14 +16,14 @@ from kbnav.agents.walking.base import Models
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import QuerySyntaxError, ServiceError
 from kbnav.knowledge.base import Capability, KnowledgeBase, SearchKind, SearchResult
+from kbnav.models.calls import Ask
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.planning.paths import Hop, Plan, PlannedPath, Planner
-from kbnav.runs.trajectory import Usage
+from kbnav.planning.paths import TEXT_PATH, Hop, Plan, PlannedPath, Planner, RelationPath
+from kbnav.runs.trajectory import Trace, Usage
 from kbnav.settings.model import Settings
 from kbnav.settings.systems import find
 from kbnav.tools.context import Context, Observation
 from kbnav.tools.toolbox import Toolbox
-from kbnav.tools.walking import Ask
 from kbnav.tools.wikidata import finish
 
 
@@ -130,13 +130,14 @@ class Script:
     temperatures: list[float | None] = field(default_factory=list)
 
     def __call__(
-        self, prompt: str, purpose: str, *, temperature: float | None = None, sample: int = 0
-    ) -> tuple[str, Usage]:
+        self, prompt: str, trace: Trace, *, purpose: str, temperature: float | None = None, sample: int = 0
+    ) -> str:
         self.prompts.append(prompt)
         self.purposes.append(purpose)
         self.temperatures.append(temperature)
         place = len(self.prompts) - 1
-        return (self.replies[place] if place < len(self.replies) else ""), Usage(prompt=10, completion=1, calls=1)
+        trace.spend(Usage(prompt=10, completion=1, calls=1))
+        return self.replies[place] if place < len(self.replies) else ""
 
 
 @dataclass(frozen=True)
@@ -153,9 +154,9 @@ class Given:
         return Plan(self.paths, self.notes)
 
 
-OWNED = PlannedPath((Hop("owns"),), 0.7, ("person", "house"))
-OWNED_IN = PlannedPath((Hop("owns"), Hop("located_in")), 0.2, ("person", "house", "town"))
-BY_TEXT = PlannedPath((), 0.1)
+OWNED = PlannedPath(RelationPath((Hop("owns"),), ("person", "house")), 0.7)
+OWNED_IN = PlannedPath(RelationPath((Hop("owns"), Hop("located_in")), ("person", "house", "town")), 0.2)
+BY_TEXT = PlannedPath(TEXT_PATH, 0.1)
 
 
 def settings(home: Path, *, budget: dict[str, int] | None = None, **options: object) -> Settings:

@@ -8,8 +8,8 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from kbnav.agents.common.agent import build_agent
 from kbnav.agents.common.policy import read_demonstrations
+from kbnav.agents.walking.base import open_match
 from kbnav.agents.walking.options import PasemiqaOptions
-from kbnav.agents.walking.planned import open_match
 from kbnav.errors import UsageError
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.planning.paths import Hop, RelationPath

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kbnav.agents.rog import tokens, within
 from kbnav.agents.walking.options import RogOptions
 from kbnav.errors import UsageError
-from kbnav.planning.paths import Hop, PlannedPath
+from kbnav.planning.paths import Hop, PlannedPath, RelationPath
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import ask
 from kbnav.settings.systems import read_options
@@ -49,7 +49,7 @@ def test_the_plans_paths_are_retrieved_in_one_turn_and_answered_from(village, tm
 
 
 def test_a_path_is_followed_backwards_and_only_from_nodes_of_its_type(village, tmp_path):
-    back = PlannedPath((Hop("owns", "in"),), 0.9, ("house", "person"))
+    back = PlannedPath(RelationPath((Hop("owns", "in"),), ("house", "person")), 0.9)
     agent = walker("rog", village, settings(tmp_path), ask=Script(["- Bob Lisk (p2)"]), planner=Given((back,)))
     run = ask(agent, "Who besides Ann Reed owns Long Barn?")
     assert [step.call.arguments["entity_id"] for step in run.path if step.call.tool == "follow_path"] == ["h2"]
@@ -71,7 +71,7 @@ def test_only_the_first_paths_of_a_plan_are_followed_and_notes_are_shown(village
 
 
 def test_without_a_path_that_leads_anywhere_the_model_is_told_so(village, tmp_path):
-    nowhere = PlannedPath((Hop("located_in"),), 1.0, ("person", "town"))
+    nowhere = PlannedPath(RelationPath((Hop("located_in"),), ("person", "town")), 1.0)
     run, script = asked(village, tmp_path, Given((nowhere,)), "unknown")
     assert run.path[1].observation == "The path leads nowhere from there."
     assert "No path was found in the graph." in script.prompts[0]

@@ -10,8 +10,9 @@ from kbnav.agents.spinach import spinach_with
 from kbnav.apps.console import asked_words
 from kbnav.apps.texts import Texts
 from kbnav.errors import BadArguments, QueryRefused, UsageError
-from kbnav.knowledge.base import Joint, KnowledgeBase
+from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.several import SeveralKB
 from kbnav.library.asking import open as open_named
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Run, load_run, saved_runs
@@ -230,13 +231,13 @@ def test_entries_say_where_they_are_from_in_python_too(settings):
         assert kb.name == "company + places"
         assert {one.source for one in kb.search("France")} == {"places"}
         assert kb.entry("at:fr").entity.source == "places"
-        assert isinstance(kb.base, Joint)
+        assert isinstance(kb.base, SeveralKB)
 
 
 def test_a_mirror_and_an_endpoint_say_that_the_mirror_joins_nothing(settings, mini_home):
     chosen = settings.model_copy(update={"kb": "mini + places", "home": mini_home})
     with open_kb(chosen) as kb:
-        assert isinstance(kb, Joint)
+        assert isinstance(kb, SeveralKB)
         assert kb.unreachable("mini", "places") == "mini is on this machine and asks no other"
         assert kb.unreachable("places", "mini") == "mini has no address that others could ask"
         run, model = scripted(

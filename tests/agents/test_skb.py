@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage
 import kbnav
 from kbnav.agents.common.schema import RELATIONS, Schema, hide_single_type
 from kbnav.agents.skb import SKB_TOOLS, skb_offline, skb_with
-from kbnav.agents.walking.planned import open_match
+from kbnav.agents.walking.base import open_match
 from kbnav.answers.tables import Ranked, Ranking
 from kbnav.knowledge.skb.kb import RelationNames, SkbKB, as_skb
 from kbnav.knowledge.skb.matching import unmatched_names
@@ -281,10 +281,7 @@ def test_paths_are_followed_and_what_all_lead_to_is_shown(village):
     both = use(
         village,
         "follow_paths",
-        paths=[
-            {"entity_ids": ["p1"], "relations": ["owns"]},
-            {"entity_ids": ["p2"], "relations": ["owns"]},
-        ],
+        paths=[{"entity_ids": ["p1"], "relations": ["owns"]}, {"entity_ids": ["p2"], "relations": ["owns"]}],
     )
     assert both.text.splitlines() == [
         "1 node that all paths lead to.",

@@ -8,9 +8,11 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import Any
 from urllib.parse import unquote
 
@@ -22,12 +24,15 @@ from typer.testing import CliRunner
 from kbnav.agents.machine import Event
 from kbnav.apps.cli import app
 from kbnav.apps.cli.terminal import RunProgress as Progress
+from kbnav.apps.cli.terminal import stop_on_signals
 from kbnav.apps.console import EXAMPLES
 from kbnav.runs.trajectory import Call, Step, load_run
 from kbnav.settings.model import setting_names
 from tests.apps.parts import QUERY, QUESTION, curie, model
 from tests.conftest import ROOT
-from tests.models.stub import Canned, ModelStub, completion, failure, silent_endpoint
+from tests.dripping import silent
+from tests.ending import started
+from tests.models.stub import Canned, ModelStub, completion, failure
 
 
 def test_ask_streams_steps_then_prints_answer_table_query_with_labels_and_link(kbnav):
@@ -127,6 +132,7 @@ def test_no_answer_is_exit_code_1(kbnav):
         (["ask", "--json", "--csv", "What?"], "not both"),
         (["show", "last"], "no saved runs match 'last'"),
         (["ask", "# of Curie\nSELECT ?x { ?x wdt:P61 wd:Q7186 }"], "`kbnav sparql query` runs it"),
+        (["ask", "SELECT # things\nDISTINCT # each once\n?x { ?x wdt:P61 wd:Q7186 }"], "`kbnav sparql query` runs it"),
         (["ask", "DESCRIBE wd:Q42"], "`kbnav sparql query` runs it"),
         (["ask", "--set", "model_timout=5", "What?"], "did you mean 'model_timeout'?"),
         (["chat", "--kb", "nowhere", "--session", "ed1"], "there is no session 'ed1'"),
@@ -164,16 +170,28 @@ def test_a_model_without_a_key_says_what_to_set(kbnav):
 
 
 def test_ctrl_c_ends_a_run_at_once_and_saves_it(home):
-    with silent_endpoint() as (url, asked, _):
+    with silent() as (url, asked, _):
         command = [sys.executable, "-m", "kbnav", "ask", "--model", "m", "--base-url", url, QUESTION]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-        assert asked.wait(60)
-        process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=30)
+        with started(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+            assert asked.wait(60)
+            process.send_signal(signal.SIGINT)
+            _, error = process.communicate(timeout=60)
     assert process.returncode == 3
-    assert error == "kbnav: Interrupted; the run so far is saved: kbnav show last\n"
+    assert error.endswith("kbnav: Interrupted; the run so far is saved: kbnav show last\n")
     (saved,) = (home / "runs").iterdir()
     assert load_run(saved).outcome.status == "failed"
+
+
+@pytest.mark.timeout(5)
+def test_a_signal_in_the_middle_of_a_wait_for_it_is_noticed():
+    def interrupt(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code is threading.Condition.wait.__code__:  # under the lock of the event
+            sys.setprofile(None)
+            signal.raise_signal(signal.SIGTERM)
+
+    with stop_on_signals() as stop:
+        sys.setprofile(interrupt)
+        assert stop.wait(2)
 
 
 def test_the_best_so_far_is_exit_code_0_and_the_words_are_asked_to_say_so(kbnav):

@@ -1,5 +1,7 @@
 """``kbnav retrieve``, and retrieval systems in ``kbnav eval``, from the command line to the files they leave."""
 
+import csv
+import io
 import json
 from pathlib import Path
 
@@ -38,6 +40,13 @@ def test_the_run_is_saved_and_shown(home):
     assert run("retrieve", "--kb", "demo", "--csv", QUERY) == run(
         "retrieve", "--kb", "demo", "--system", "bm25", "--csv", QUERY
     )
+    rows = [
+        *csv.DictReader(io.StringIO(run("ask", "--kb", "demo", "--csv", "-q", "Which person was born in Little Mew?")))
+    ]
+    assert [(row["name"], row["born"], row["aliases"]) for row in rows] == [
+        ("Marit Skarrow", "1761", ""),
+        ("Odd Skarrow", "1730", "the Skarrow fiddler"),
+    ]
 
 
 def test_words_that_lsa_does_not_know_find_nothing_and_that_is_said(tmp_path):

@@ -114,6 +114,7 @@ def test_what_can_be_typed_in_a_chat_beside_questions(kbnav):
     assert "→" not in before
     assert "/left" not in after
     assert after.count("SELECT DISTINCT ?answer WHERE { ?answer wdt:P61 wd:Q7186 .") == 2
+    assert kbnav.out("chat", "--set", "language=de", typed="/quit\n").startswith("einfache Regeln ohne Sprachmodell")
 
 
 @pytest.mark.parametrize(

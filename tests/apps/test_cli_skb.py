@@ -3,9 +3,7 @@
 import csv
 import io
 import json
-import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.apps.parts import Cli
+from tests.ending import started
 from tests.models.stub import Canned, ModelStub, completion, failure
 
 NODES = """\
@@ -131,9 +130,8 @@ def test_a_build_killed_while_it_embeds_goes_on_and_an_update_embeds_what_change
     build = ["skb", "build", "--nodes", "many.jsonl", "--out", "m.skb", "--no-text", "--no-sparql"]
     build += ["--encoder", "openai:small", *served]
     embeddings.held_from = 9  # the first 512 nodes are 8 requests
-    with subprocess.Popen([sys.executable, "-c", "from kbnav.apps.cli import main; main()", *build]) as process:
+    with started([sys.executable, "-m", "kbnav", *build]) as process:
         assert embeddings.holding.wait(120)
-        os.kill(process.pid, signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
     assert "its build was not finished; run it again" in kbnav("skb", "info", "m.skb")[2]
     first = embeddings.texts()[: 8 * 64]

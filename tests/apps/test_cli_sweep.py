@@ -114,7 +114,6 @@ def test_a_value_costs_the_same_on_a_warm_cache(kbnav, tmp_path, monkeypatch):
         (["--kb", "demo", "--system", "pasemiqa", "--set", "width=3"], "pasemiqa has no option 'width'; there are: "),
         (["--kb", "demo", "--system", "pasemiqa", "--set", "k=none"], "pasemiqa: k: Input should be a valid integer"),
         (["--kb", "demo", "--set", "bm25.depth=3"], "skb is not made of other systems, so no option of it begins"),
-        (["--kb", "mini", "--system", "rog"], "the system rog needs an SKB"),
     ],
 )
 def test_what_cannot_be_is_refused_with_one_line(kbnav, arguments, message):

@@ -12,7 +12,6 @@ from typing import Any
 import httpx2
 import pytest
 import requests
-import uvicorn
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -25,7 +24,8 @@ from kbnav.apps.web.store import Store, open_sqlite
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.settings.model import Price, Settings
 from kbnav.settings.systems import find
-from tests.apps.web.parts import Explorer, until, web_settings
+from tests.apps.web.parts import Explorer, Served, web_settings
+from tests.ending import until
 from tests.models.stub import ModelStub, completion, failure
 
 MARIE = "Which elements were discovered by Marie Curie?"
@@ -35,17 +35,11 @@ QUERY = "SELECT ?who { wd:Q979 wdt:P61 ?who }"
 @contextmanager
 def served(settings: Settings, kb: KnowledgeBase, system: str = "") -> Iterator[str]:
     """The server over HTTP, in a thread; its address."""
-    with open_shared(settings, kb, system) as desk:
-        app = http_app(build_server(desk, secrets_of(settings)), settings.web)
-        server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
-        thread = threading.Thread(target=server.run)
-        thread.start()
-        until(lambda: server.started)
-        try:
-            yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join()
+    with (
+        open_shared(settings, kb, system) as desk,
+        Served(http_app(build_server(desk, secrets_of(settings)), settings.web)) as server,
+    ):
+        yield server.url
 
 
 @pytest.fixture

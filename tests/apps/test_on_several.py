@@ -51,6 +51,8 @@ def test_ask_takes_several_and_a_follow_up_asks_the_same(kbnav):
     answer = json.loads(out)
     assert answer["link"] == ""
     assert "From places." in answer["note"]
+    german = json.loads(kbnav.out("ask", "--continue", "--json", "--set", "language=de", CAPITAL))
+    assert german["note"].startswith("Aus places.")
 
 
 def test_check_tries_each_in_turn(kbnav):

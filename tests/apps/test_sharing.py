@@ -5,7 +5,6 @@ import html
 import io
 import json
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -16,11 +15,11 @@ from typer.testing import CliRunner
 
 import kbnav
 from kbnav.answers.tables import Absence, AnswerTable, Term
-from kbnav.apps.bot.wikitext import Style, reply_text
+from kbnav.apps.bot.wikitext import reply_text
 from kbnav.apps.cli import app
 from kbnav.apps.console import answer_record, call_lines, print_answer
 from kbnav.apps.secrets import Secrets
-from kbnav.apps.sharing import SharedAnswer, shared_page
+from kbnav.apps.sharing import shared_page
 from kbnav.apps.texts import Texts
 from kbnav.errors import ServiceError
 from kbnav.knowledge.base import KnowledgeBase
@@ -29,7 +28,9 @@ from kbnav.library.asking import Answer
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Call, Outcome, Run, Step, load_run, to_json
 from kbnav.sessions.evidence import citation
+from kbnav.settings.model import Settings
 from tests.agents.parts import NumbersKB
+from tests.evaluation.test_report import Tags
 
 HOSTILE = """</script><script>alert(1)</script><img src=x onerror=alert(1)>"&'{{ 7*7 }}"""
 WD = "http://www.wikidata.org/entity/"
@@ -44,33 +45,16 @@ RUN = Run(
     settings={"kb": "wikidata", "home": "/somewhere/of/mine"}, versions={"kbnav": "1.2.3", "python": "3.11"},
 )  # fmt: skip
 STATED = Evidence(Term("uri", f"{WD}Q1"), "P61", Term("literal", HOSTILE), f"{WD}statement/Q1-a")
-TOLD = SharedAnswer(RUN, Provenance(((STATED,), ()), labels={"Q1": HOSTILE, "P61": "found by"}))
-
-
-class Elements(HTMLParser):
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: dict[str, list[str]] = {}
-        self.data: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        for name, value in attrs:
-            self.attributes.setdefault(name, []).append(value or "")
-
-    def handle_data(self, data):
-        self.data.append(data)
+TOLD = (RUN, Provenance(((STATED,), ()), labels={"Q1": HOSTILE, "P61": "found by"}))
 
 
 def test_a_page_fetches_nothing_and_nothing_in_it_acts():
-    found = Elements(shared_page([TOLD]))
+    found = Tags(shared_page([TOLD]))
     assert not {"script", "img"} & set(found.tags)
-    assert not {"src", "srcset", "onerror", "onclick"} & set(found.attributes)
-    assert all(link.startswith("https://query.wikidata.org/") for link in found.attributes.get("href", []))
-    assert found.attributes["content"][1] == "default-src 'none'; style-src 'unsafe-inline'"
-    text = " ".join(found.data)
+    assert not {"src", "srcset", "onerror", "onclick"} & {name for name, _ in found.attributes}
+    assert all(link.startswith("https://query.wikidata.org/") for name, link in found.attributes if name == "href")
+    assert ("content", "default-src 'none'; style-src 'unsafe-inline'") in found.attributes
+    text = " ".join(found.texts)
     assert text.count("{{ 7*7 }}") >= 6
     assert "found by" in text
     assert "no reference is stated" in text
@@ -144,8 +128,7 @@ def asked(home: Path, query: str, *ends: dict, kb: KnowledgeBase) -> Answer:
 
 
 @pytest.mark.parametrize(
-    ("query", "ends", "kind"),
-    [(NO, [{}], "partial copy"), (ZERO, [{}], "partial copy"), (EMPTY, [], "asks wrongly")],
+    ("query", "ends", "kind"), [(NO, [{}], "partial copy"), (ZERO, [{}], "partial copy"), (EMPTY, [], "asks wrongly")]
 )
 def test_no_zero_and_nothing_say_which_on_every_door(mini_home, mini_kb, query, ends, kind):
     answer = asked(mini_home, query, *ends, kb=mini_kb)
@@ -157,7 +140,7 @@ def test_no_zero_and_nothing_say_which_on_every_door(mini_home, mini_kb, query, 
     out = io.StringIO()
     print_answer(Console(file=out, width=400), run, "")
     assert said in out.getvalue()
-    assert said in html.unescape(reply_text(run, Style(), marker="m"))
+    assert said in html.unescape(reply_text(run, Settings(), marker="m"))
     assert load_run(mini_home / "runs" / f"{run.id}.json").outcome.absence == absence
 
 

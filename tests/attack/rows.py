@@ -61,15 +61,7 @@ class Asked:
         shared = [f"/api/shared/{share}{what}" for what in ("", "/evidence?row=0", "/rows")]
         whole = ["/api/sessions", f"/api/sessions/{self.session}", f"/api/runs/{self.run}", "/ready"]
         pages = [f"/s/{self.session}", f"/share/{share}"]
-        self.doors = [
-            *whole,
-            *runs,
-            *forms,
-            *self.files,
-            f"/api/results/{self.result}/rows",
-            *shared,
-            *pages,
-        ]
+        self.doors = [*whole, *runs, *forms, *self.files, f"/api/results/{self.result}/rows", *shared, *pages]
 
     def look(self) -> dict[str, int]:
         """Each address with its status; raises where the server broke down, or told how it is made."""

@@ -22,8 +22,9 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.calls import Blobs
 from kbnav.runs.trajectory import load_run
 from tests.apps.web.conftest import linked_home
-from tests.apps.web.parts import Server, Visit, served_process, until, web_settings
+from tests.apps.web.parts import Server, Visit, served_process, web_settings
 from tests.attack.parts import POLONIUM
+from tests.ending import until
 from tests.evaluation.parts import mini_dataset
 from tests.programs.test_training import files, trained
 from tests.services import database_in

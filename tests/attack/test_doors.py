@@ -6,7 +6,7 @@ import secrets
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -33,7 +33,7 @@ from kbnav.evaluation.datasets import load_file
 from kbnav.evaluation.human_evaluation import open_collection, open_judging
 from kbnav.knowledge.connections import host_name
 from kbnav.settings.model import Settings, Web
-from tests.apps.web.parts import Served, Server, Visit, browse, web_settings
+from tests.apps.web.parts import Served, Server, Visit, web_settings
 from tests.attack.parts import POLONIUM
 from tests.attack.test_scripts import CORPUS
 
@@ -72,7 +72,7 @@ def raw(url: str, method: str, path: str, *headers: str) -> int:
 
 
 def test_no_tricky_host_and_no_origin_of_another_port_comes_in(fresh_home):
-    with Server(web_settings(fresh_home, "mini", web_hosts=("ask.example.org",)), socket=True) as server:
+    with Server(web_settings(fresh_home, "mini", web_hosts=("ask.example.org",))) as server:
         port = server.url.rpartition(":")[2]
         for host in ("localhost#.evil.com", "a@localhost", f"localhost:{port}, evil.com", "evil.com"):
             assert raw(server.url, "GET", "/", f"Host: {host}") == 421, host
@@ -112,7 +112,7 @@ def test_a_name_that_looks_like_anothers_is_nobodys_and_users_of_the_two_doors_a
 
 
 def test_a_cookie_opens_nothing_after_the_logout_and_other_logins_stay(fresh_home):
-    with Server(web_settings(fresh_home, "mini", web_tokens=TOKENS), socket=True) as server:
+    with Server(web_settings(fresh_home, "mini", web_tokens=TOKENS)) as server:
         here, there = requests.Session(), requests.Session()
         for browser in (here, there):
             token = {"token": TOKENS["alice"].get_secret_value()}
@@ -120,26 +120,24 @@ def test_a_cookie_opens_nothing_after_the_logout_and_other_logins_stay(fresh_hom
             assert browser.get(f"{server.url}/api/options", timeout=10).json()["user"] == "alice"
         stolen = here.cookies.get("kbnav")
         assert here.post(f"{server.url}/logout", timeout=10).status_code == 200
-        told = browse(server.url).get(f"{server.url}/api/options", cookies={"kbnav": stolen}, timeout=10)
+        told = requests.get(f"{server.url}/api/options", cookies={"kbnav": stolen}, timeout=10)
         assert told.status_code == 401
         assert there.get(f"{server.url}/api/options", timeout=10).status_code == 200
-    with Server(web_settings(fresh_home, "mini", web_tokens=TOKENS), socket=True) as server:  # and after a restart
-        told = browse(server.url).get(f"{server.url}/api/options", cookies={"kbnav": stolen}, timeout=10)
+    with Server(web_settings(fresh_home, "mini", web_tokens=TOKENS)) as server:  # and after a restart
+        told = requests.get(f"{server.url}/api/options", cookies={"kbnav": stolen}, timeout=10)
         assert told.status_code == 401
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("door", ["page", "header"])
 def test_wrong_tokens_are_slowed_and_a_right_one_always_passes(fresh_home, door):
-    with Server(web_settings(fresh_home, "mini", web_tokens=TOKENS), socket=True) as server:
+    with Server(web_settings(fresh_home, "mini", web_tokens=TOKENS)) as server:
 
         def give(token: str) -> requests.Response:
             if door == "page":
-                return browse(server.url).post(
-                    f"{server.url}/login", data={"token": token}, timeout=10, allow_redirects=False
-                )
+                return requests.post(f"{server.url}/login", data={"token": token}, timeout=10, allow_redirects=False)
             headers = {"Authorization": f"Bearer {token}"}
-            return browse(server.url).get(f"{server.url}/api/options", headers=headers, timeout=10)
+            return requests.get(f"{server.url}/api/options", headers=headers, timeout=10)
 
         told = [give(f"wrong-{number:020}").status_code for number in range(FREE_TRIES + 3)]
         assert set(told[:FREE_TRIES]) == {403 if door == "page" else 401}
@@ -163,7 +161,7 @@ def test_behind_a_proxy_wrong_tokens_count_for_the_address_that_it_names(fresh_h
 
         def give(forwarded: str) -> int:
             headers = {"Authorization": "Bearer wrong-wrong-wrong-wrong", "X-Forwarded-For": forwarded}
-            return browse(server.url).get(f"{server.url}/api/options", headers=headers, timeout=10).status_code
+            return requests.get(f"{server.url}/api/options", headers=headers, timeout=10).status_code
 
         told = [give(f"192.0.2.{number}, 203.0.113.1, 10.0.0.2") for number in range(FREE_TRIES + 3)]
         assert (told[0], told[-1]) == (401, 429)
@@ -190,12 +188,12 @@ def closed(connection: socket.socket, seconds: float = 10) -> bool:
 
 @pytest.mark.slow
 def test_connections_that_never_finish_a_request_are_closed_and_lock_nobody_out(fresh_home):
-    with Server(web_settings(fresh_home, "mini"), http=Hasty, socket=True) as server:
+    with Server(web_settings(fresh_home, "mini"), http=Hasty) as server:
         place = ("127.0.0.1", int(server.url.rpartition(":")[2]))
         slow = [socket.create_connection(place) for _ in range(60)]
         for connection in slow:
             connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-")
-        assert browse(server.url).get(f"{server.url}/health", timeout=5).json() == {"status": "ok"}
+        assert requests.get(f"{server.url}/health", timeout=5).json() == {"status": "ok"}
         body = socket.create_connection(place)
         body.sendall(b"POST /api/ask HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         second = socket.create_connection(place)  # a request that is whole, and then half of another
@@ -203,6 +201,22 @@ def test_connections_that_never_finish_a_request_are_closed_and_lock_nobody_out(
         assert all(closed(connection) for connection in (*slow, body, second))
         for connection in (*slow, body, second):
             connection.close()
+
+
+class Crowded(Deadlines):
+    new_seconds = 0.5
+    most_unfinished = 20
+
+
+def test_of_many_who_connect_at_once_none_is_hung_up_on_but_of_those_who_then_say_nothing_the_oldest_are(fresh_home):
+    with Server(web_settings(fresh_home, "mini"), http=Crowded) as server, ExitStack() as opened:
+        place = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+        asking, silent = ([opened.enter_context(socket.create_connection(place)) for _ in range(60)] for _ in range(2))
+        for connection in asking:
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert [connection.recv(4096)[:15] for connection in asking] == [b"HTTP/1.1 200 OK"] * 60
+        assert all(closed(connection) for connection in silent[:40])
+        assert not any(closed(connection, 0.01) for connection in silent[40:])
 
 
 WRITTEN = "application/x-www-form-urlencoded"
@@ -219,11 +233,11 @@ WRITTEN = "application/x-www-form-urlencoded"
     ],
 )
 def test_what_takes_long_to_read_is_refused_before_it_is(fresh_home, path, headers, body, status):
-    with Server(web_settings(fresh_home, "mini", web_tokens=TOKENS), socket=True) as server:
+    with Server(web_settings(fresh_home, "mini", web_tokens=TOKENS)) as server:
         token = TOKENS["alice"].get_secret_value()
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}", **headers}
         began = time.monotonic()
-        told = browse(server.url).post(f"{server.url}{path}", body, headers=headers, timeout=100)
+        told = requests.post(f"{server.url}{path}", body, headers=headers, timeout=100)
         assert (told.status_code, len(told.content) < 50_000) == (status, True), told.text[:200]
         assert time.monotonic() - began < 5
 
@@ -237,13 +251,7 @@ def body_of(schema: dict[str, Any], spoken: dict[str, Any]) -> dict[str, Any] | 
     if content is None:
         return None
     model = spoken["components"]["schemas"][content["schema"]["$ref"].rpartition("/")[2]]
-    known = {
-        "question": POLONIUM,
-        "query": "ASK {}",
-        "model": "mini",
-        "messages": [],
-        "title": "A title",
-    }
+    known = {"question": POLONIUM, "query": "ASK {}", "model": "mini", "messages": [], "title": "A title"}
     return {name: known.get(name, "") for name in model.get("required", ())}
 
 
@@ -309,11 +317,7 @@ def test_no_reader_names_a_place_or_a_version_that_the_operator_did_not(fresh_ho
             listener.accept()
 
 
-KINDS = {
-    "page": ROUTERS,
-    "collect": (login_router, collect, explore),
-    "judge": (login_router, judge),
-}
+KINDS = {"page": ROUTERS, "collect": (login_router, collect, explore), "judge": (login_router, judge)}
 PROBES = {"/health", "/ready"}
 """Asked by the address."""
 OPEN = (*PROBES, "/login", "/share/", "/api/shared/")
@@ -325,22 +329,20 @@ TOLD = CORPUS[0]
 def serving(kind: str, settings: Settings, folder: Path) -> Iterator[str]:
     """The address of one of the servers."""
     if kind == "page":
-        with Server(settings, socket=True) as server:
+        with Server(settings) as server:
             yield server.url
     elif kind == "judge":
         (folder / "made.jsonl").write_text(json.dumps({"id": "1", "question": TOLD}) + "\n")
         with (
             open_judging(folder / "r.jsonl", [load_file("jsonl", folder / "made.jsonl")], 10, 0) as judging,
-            Served(small_app(settings, [judge], judging=judging), socket=True) as server,
+            Served(small_app(settings, [judge], judging=judging)) as server,
         ):
             yield server.url
     else:
         with (
             open_service(settings) as service,
             open_collection(folder / "q.jsonl", explorer_of(service.kb("demo")), ["instrument"], 1) as collection,
-            Served(
-                small_app(settings, [collect, explore], service, collection=collection, count=5), socket=True
-            ) as server,
+            Served(small_app(settings, [collect, explore], service, collection=collection, count=5)) as server,
         ):
             yield server.url
 

@@ -15,8 +15,9 @@ from kbnav.apps.web.limiter import Limiter, fair_queue
 from kbnav.knowledge.open import bundled_mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.settings.model import Limits
-from tests.apps.web.parts import Explorer, Server, Visit, until, web_settings
+from tests.apps.web.parts import Explorer, Server, Visit, web_settings
 from tests.attack.parts import HEAVY, POLONIUM, hangs
+from tests.ending import until
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from kbnav.apps.console import answer_json, print_run, print_runs, run_line
-from kbnav.apps.sharing import SharedAnswer, shared_page
+from kbnav.apps.sharing import shared_page
 from kbnav.errors import DataError, KbnavError, UsageError
 from kbnav.evaluation.records import GOLD, INFO, QUESTIONS, read_saved_run
 from kbnav.models.scripted import replay_model
@@ -41,7 +41,7 @@ def told(run: Run) -> Iterator[str]:
         yield text
     yield answer_json(run, PAGE) + to_json(run) + json.dumps(run_line(run))
     replay_model(run)
-    page = shared_page([SharedAnswer(run)], PAGE)
+    page = shared_page([(run, None)], PAGE)
     assert not re.search(r"<script>alert|<img|href=\"(?!https?://|#)", page)
     yield page
 

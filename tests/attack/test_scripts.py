@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kbnav.answers.tables import AnswerTable, Ranked, Ranking, Term
-from kbnav.apps.sharing import SharedAnswer, shared_page
+from kbnav.apps.sharing import shared_page
 from kbnav.evaluation.report import html_report, load_report
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.runs.trajectory import Call, Outcome, Run, Step
@@ -109,7 +109,7 @@ def test_question_labels_and_answers_are_text_in_the_page(page, fresh_home, tmp_
     )
     with (
         Explorer(query, ALL) as model,
-        Server(web_settings(fresh_home, str(hostile_mirror(tmp_path)), **model.options()), socket=True) as server,
+        Server(web_settings(fresh_home, str(hostile_mirror(tmp_path)), **model.options())) as server,
         nothing_runs(page, server.url),
     ):
         policy = page.goto(server.url).headers["content-security-policy"]
@@ -137,10 +137,7 @@ def test_names_types_relations_and_documents_of_nodes_are_text_in_the_page(page,
     nodes.append({"id": f"odd <{RUN}> & '\"", "name": "odd", "type": "thing", "text": ALL})
     edges = [*(("n0", text, f"n{n}") for n, text in enumerate(CORPUS)), (nodes[-1]["id"], "leads", "n0")]
     place = small_skb(tmp_path, nodes, edges, sparql=True).place
-    with (
-        Server(web_settings(fresh_home, str(place)), socket=True) as server,
-        nothing_runs(page, server.url),
-    ):
+    with Server(web_settings(fresh_home, str(place))) as server, nothing_runs(page, server.url):
         for node in ("n0", "n1", "odd%20%3Calert(window.hacked%3D1)%3E%20%26%20'%22"):
             assert page.goto(f"{server.url}/entry/small.skb/{node}").status == 200, node
             page.wait_for_selector("h2")
@@ -168,7 +165,7 @@ def hostile_run(text: str) -> Run:
 @pytest.mark.parametrize("kind", ["report", "answer"])
 def test_what_a_run_says_is_text_in_the_page_of_a_report_and_of_an_answer(page, tmp_path, kind):
     if kind == "answer":
-        text = shared_page([SharedAnswer(hostile_run(one)) for one in (*CORPUS, ALL)])
+        text = shared_page([(hostile_run(one), None) for one in (*CORPUS, ALL)])
     else:
         ranking = Ranking(tuple(Ranked(one, 1.0, one, one) for one in CORPUS))
         folders = [tmp_path / "<img src=x onerror=alert(1)>", tmp_path / "b"]

@@ -25,7 +25,8 @@ from tests.apps.bot.conftest import mediawiki, people
 from tests.apps.bot.mediawiki import BOT, BOT_PASSWORD
 from tests.apps.bot.parts import TALK, Scene
 from tests.apps.web.conftest import linked_home
-from tests.apps.web.parts import Visit, served_process, until
+from tests.apps.web.parts import Visit, served_process
+from tests.ending import until
 from tests.evaluation.parts import mini_dataset
 from tests.marked import MARK, forms, marked_files
 from tests.models.stub import ModelStub, completion, failure

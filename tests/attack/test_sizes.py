@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
+import requests
 from requests import ConnectionError as HungUp
 
 from kbnav.agents.common.agent import build_agent
@@ -27,7 +28,7 @@ from kbnav.knowledge.http_store import HttpCache, Rules, Throttle
 from kbnav.sessions.session import Chat, sqlite_sessions
 from kbnav.settings.model import Settings
 from tests.apps.test_mcp import served
-from tests.apps.web.parts import Explorer, Server, Visit, browse, served_process, web_settings
+from tests.apps.web.parts import Explorer, Server, Visit, served_process, web_settings
 from tests.attack.parts import POLONIUM
 from tests.attack.test_secrets_left import ODD
 from tests.clock import Clock
@@ -93,7 +94,7 @@ def sample(schema: dict[str, Any], schemas: dict[str, Any]) -> Any:
     return {"array": [], "integer": 1, "number": 1.0, "boolean": False}.get(kind, "x")
 
 
-def requests(described: dict[str, Any], ids: dict[str, str]) -> Iterator[tuple[str, str, dict[str, str], Any]]:
+def asked_of(described: dict[str, Any], ids: dict[str, str]) -> Iterator[tuple[str, str, dict[str, str], Any]]:
     """Method, path, query and body: of each operation with each value in each place in turn."""
     schemas = described["components"]["schemas"]
     for path, methods in sorted(described["paths"].items()):
@@ -132,7 +133,7 @@ def test_no_operation_takes_long_or_much_or_says_much(fresh_home):
         }  # fmt: skip
         idle = kilobytes(process.pid, "VmRSS")
         seen = set[str]()
-        for method, path, query, body in requests(visit("GET", "/openapi.json").json(), ids):
+        for method, path, query, body in asked_of(visit("GET", "/openapi.json").json(), ids):
             began = time.monotonic()
             try:
                 told = visit(method.upper(), path, body, params=query)
@@ -254,7 +255,6 @@ def test_a_worker_of_another_machine_that_is_silent_is_dead_by_any_clock(seen):
     assert not is_dead("elsewhere.invalid:1:a", time.time() - 1)
 
 
-SOCKET = True
 """The server of this module is behind one."""
 
 STREAMS = 200
@@ -264,7 +264,7 @@ STREAMS = 200
 def test_two_hundred_open_streams_hold_up_nobody_and_each_hears_the_end(fresh_home):
     with (
         Explorer(held=0) as model,
-        Server(web_settings(fresh_home, web_models=("stub", "offline"), **model.options()), socket=True) as server,
+        Server(web_settings(fresh_home, web_models=("stub", "offline"), **model.options())) as server,
     ):
         visit, other = Visit(server.url), Visit(server.url)
         run = visit.ask(visit.session(), POLONIUM)["id"]
@@ -341,12 +341,12 @@ def test_what_is_no_message_is_told_over_http_as_over_standard_input(mcp):
     headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
     for line, code in ODD:
         body = line if isinstance(line, bytes) else line.encode()
-        told = browse(mcp).post(f"{mcp}/mcp", data=body, headers=headers, timeout=20)
+        told = requests.post(f"{mcp}/mcp", data=body, headers=headers, timeout=20)
         assert 400 <= told.status_code < 500, (line, told.status_code)
         expected = {-32700} if code in (None, -32700) else {-32600, -32602}  # what is JSON and no message
         assert json.loads(told.text)["error"]["code"] in expected, (line, told.text)
     ping = {"jsonrpc": "2.0", "id": 99, "method": "ping"}
-    assert browse(mcp).post(f"{mcp}/mcp", json=ping, headers=headers, timeout=20).status_code < 500
+    assert requests.post(f"{mcp}/mcp", json=ping, headers=headers, timeout=20).status_code < 500
 
 
 ROWS, MANY = 20_000, 20

@@ -19,16 +19,7 @@ from pathlib import Path
 KBNAV = str(Path(sys.executable).with_name("kbnav"))
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
 MARIE = "Which elements were discovered by Marie Curie?"
-NOT_INSTALLED = (
-    "mcp",
-    "pandas",
-    "psycopg",
-    "pyarrow",
-    "scipy",
-    "tokenizers",
-    "torch",
-    "transformers",
-)
+NOT_INSTALLED = ("mcp", "pandas", "psycopg", "pyarrow", "scipy", "tokenizers", "torch", "transformers")
 
 
 def said(*arguments: str, code: int = 0) -> str:
@@ -115,7 +106,8 @@ def the_page_on_python_runs() -> None:
 
 
 def main() -> None:
-    """Do every job in an empty folder."""
+    """Do every job in an empty folder; one that hangs ends the program."""
+    signal.alarm(900)
     assert not [name for name in NOT_INSTALLED if find_spec(name)], "an extra's package is installed"
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.web.parts import until
 from tests.conftest import ROOT
+from tests.ending import started, until
+from tests.services import free_port
 
 
 def configured(folder: Path, servers: Sequence[str], port: int) -> Path:
@@ -35,15 +36,12 @@ def balanced(folder: Path, urls: Sequence[str]) -> Iterator[str]:
     nginx = shutil.which("nginx")
     if not nginx:
         pytest.skip("no nginx: install Debian's package nginx-light")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     file = configured(folder, [url.removeprefix("http://") for url in urls], port)
-    process = subprocess.Popen([nginx, "-p", folder, "-c", file], stderr=subprocess.DEVNULL)
-    try:
+    with started([nginx, "-p", folder, "-c", file], stderr=subprocess.DEVNULL) as process:
         until(lambda: _listens(port))
         yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
+        process.terminate()  # its workers end with it
         process.wait(30)
 
 

@@ -13,9 +13,10 @@ from typing import Any
 import requests
 from psycopg import connect
 
-from tests.apps.web.parts import MARIE, Explorer, Visit, served_process, until
+from tests.apps.web.parts import MARIE, Explorer, Visit, served_process
 from tests.deploy.balancer import balanced
 from tests.deploy.readers import followed, put
+from tests.ending import until
 
 READERS = 10
 

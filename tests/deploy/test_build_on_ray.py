@@ -20,9 +20,9 @@ from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.on_ray import on_ray, one_thread
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.vectors import WINDOW
-from tests.apps.web.parts import until
 from tests.deploy.evaluations import kill_one_of_two, processes
 from tests.encoders.endpoint import Server, embeddings
+from tests.ending import started, until
 from tests.knowledge.skb.sources import small
 
 NODES = 3 * WINDOW - 10
@@ -120,13 +120,10 @@ def test_a_build_whose_driver_is_killed_goes_on_where_it_was(cluster, here, tmp_
     command += ["--no-sparql"]
     environment = {**os.environ, "RAY_ADDRESS": cluster, "OPENAI_API_KEY": "k"}
     with Endpoint(held_from=21) as server:  # of 24; a window takes 8
-        driver = subprocess.Popen([*command, "--base-url", server.base_url], env=environment, stderr=subprocess.DEVNULL)
-        try:
+        driver = started([*command, "--base-url", server.base_url], env=environment, stderr=subprocess.DEVNULL)
+        with driver:
             assert server.held.acquire(timeout=240)
             until(lambda: written(out) >= WINDOW, seconds=60)
-        finally:
-            driver.kill()
-            driver.wait()
         kept = written(out)
     with Endpoint() as server:
         again = [*command, "--base-url", server.base_url, "--gpus", "1"]

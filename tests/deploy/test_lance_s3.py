@@ -11,7 +11,7 @@ from kbnav.knowledge.open import bundled_skb
 from kbnav.knowledge.skb.lance import connect, open_tables, write
 from kbnav.knowledge.skb.maintenance import check
 from kbnav.knowledge.skb.store import SKB
-from tests.apps.web.parts import until
+from tests.ending import started, until
 from tests.services import free_port, s3_server
 
 QUESTION = "Which instrument made by somebody from Little Mew has a love letter hidden in it?"
@@ -61,9 +61,7 @@ def test_what_cannot_be_reached_is_said_in_a_line(bucket, tmp_path, monkeypatch)
 def test_after_a_copy_to_s3_that_was_killed_the_next_one_is_whole(bucket, demo_home, tmp_path):
     folder = str(bundled_skb(demo_home))
     command = [sys.executable, "-m", "kbnav", "skb", "copy", folder, "--out", f"{bucket}/killed"]
-    running = subprocess.Popen(command)
-    until(lambda: "nodes" in connect(f"{bucket}/killed").list_tables().tables, seconds=60)
-    running.kill()
-    running.wait()
+    with started(command):
+        until(lambda: "nodes" in connect(f"{bucket}/killed").list_tables().tables, seconds=60)
     subprocess.run(command, check=True)
     assert check(f"{bucket}/killed", tmp_path) == []

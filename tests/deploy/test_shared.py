@@ -19,10 +19,11 @@ from kbnav.knowledge.open import open_kb
 from kbnav.models.calls import Replies, open_calls
 from kbnav.runs.trajectory import Trace, Usage
 from kbnav.settings.model import Settings
-from tests.apps.web.parts import Server, Visit, until, web_settings
+from tests.apps.web.parts import Server, Visit, web_settings
 from tests.attack.rows import DEEP, Asked, attack_rows, bomb
 from tests.attack.test_files import no_more_memory
 from tests.clock import Clock
+from tests.ending import until
 from tests.models.stub import Canned, ModelStub, completion
 
 WORKER = """

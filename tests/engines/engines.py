@@ -3,7 +3,6 @@
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 import requests
 
+from tests.ending import started, until
 from tests.services import free_port
 
 CONFIGURATION = """
@@ -45,15 +45,11 @@ MaxQueryExecutionTime={seconds}
 """
 
 
-def wait_for(url: str, process: subprocess.Popen[bytes], seconds: float = 30.0) -> None:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until and process.poll() is None:
-        try:
-            if requests.get(url, params={"query": "ASK {}"}, timeout=5).status_code == 200:
-                return
-        except requests.ConnectionError:
-            time.sleep(0.1)
-    raise AssertionError(f"{url} does not answer")
+def answers(url: str) -> bool:
+    try:
+        return requests.get(url, params={"query": "ASK {}"}, timeout=5).status_code == 200
+    except requests.RequestException:
+        return False
 
 
 @contextmanager
@@ -69,15 +65,10 @@ def virtuoso(folder: Path, turtle: str, *, rows: int = 50, seconds: int = 3, buf
     given = {"sql": sql, "http": http, "folder": folder, "rows": rows, "seconds": seconds, "buffers": buffers}
     (folder / "virtuoso.ini").write_text(CONFIGURATION.format(**given))
     (folder / "data.ttl").write_text(turtle, encoding="utf-8")
-    process = subprocess.Popen(
-        [command, "+foreground", "+configfile", "virtuoso.ini"],
-        cwd=folder,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
+    serve = [command, "+foreground", "+configfile", "virtuoso.ini"]
+    with started(serve, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
         url = f"http://127.0.0.1:{http}/sparql"
-        wait_for(url, process)
+        until(lambda: answers(url))
         load = (
             "log_enable(2);"  # each row by itself, and none to a log: for much data many times quicker
             "DB.DBA.RDF_OBJ_FT_RULE_ADD(null, null, 'All');"
@@ -86,9 +77,6 @@ def virtuoso(folder: Path, turtle: str, *, rows: int = 50, seconds: int = 3, buf
         )
         subprocess.run([client, f"127.0.0.1:{sql}", "dba", "dba", f"exec={load}"], check=True, capture_output=True)
         yield url
-    finally:
-        process.kill()
-        process.wait()
 
 
 @contextmanager
@@ -102,14 +90,8 @@ def oxigraph(folder: Path, turtle: str) -> Iterator[str]:
     load = [command, "load", "--location", str(store), "--file", str(folder / "data.ttl")]
     subprocess.run(load, check=True, capture_output=True)
     port = free_port()
-    process = subprocess.Popen(
-        [command, "serve-read-only", "--location", str(store), "--bind", f"127.0.0.1:{port}"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        wait_for(f"http://127.0.0.1:{port}/query", process)
-        yield f"http://127.0.0.1:{port}/query"
-    finally:
-        process.kill()
-        process.wait()
+    serve = [command, "serve-read-only", "--location", str(store), "--bind", f"127.0.0.1:{port}"]
+    url = f"http://127.0.0.1:{port}/query"
+    with started(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
+        until(lambda: answers(url))
+        yield url

@@ -25,10 +25,7 @@ wd:Q4 wdt:P31 wd:Q8 ; rdfs:label "Marie Curie"@en .
 {MANY}"""
 LABELS = 'SERVICE wikibase:label { bd:serviceParam wikibase:language "de,en" }'
 QUERIES: dict[str, tuple[str, list[tuple[str, ...]]]] = {
-    "labels": (
-        f"SELECT ?x ?xLabel {{ ?x wdt:P31 wd:Q9 . {LABELS} }}",
-        [("Q1", "eins"), ("Q2", "two"), ("Q3", "Q3")],
-    ),
+    "labels": (f"SELECT ?x ?xLabel {{ ?x wdt:P31 wd:Q9 . {LABELS} }}", [("Q1", "eins"), ("Q2", "two"), ("Q3", "Q3")]),
     "labels of what may be missing": (
         f"SELECT ?x ?yLabel {{ ?x wdt:P31 ?c . FILTER(?c IN (wd:Q8, wd:Q9)) OPTIONAL {{ ?x wdt:P40 ?y }} {LABELS} }}",
         [("Q1", "two"), ("Q2", "Q3"), ("Q3", "Marie Curie"), ("Q4", "")],

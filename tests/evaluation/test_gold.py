@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from kbnav.errors import BadResponse, DataError, ServiceError, UsageError
-from kbnav.evaluation.datasets import NAMES, ORIGINS, Remote, find_dataset, load_dataset, load_file
-from kbnav.evaluation.datasets.fetch import fetch
+from kbnav.evaluation.datasets import NAMES, ORIGINS, Remote, fetch, find_dataset, load_dataset, load_file
 from kbnav.evaluation.datasets.records import Dataset, File
 from kbnav.evaluation.evaluate import EvaluationPlan, evaluate, score_folder
 from kbnav.evaluation.gold import collect_gold, given_of_gold, gold_file, take_gold
@@ -17,7 +16,7 @@ from kbnav.evaluation.records import GoldAnswer, SavedRun, read_gold, read_saved
 from kbnav.evaluation.report import load_report, scores_table
 from kbnav.evaluation.runner import System, agent_system
 from kbnav.evaluation.scoring import normalised, score_run
-from kbnav.runs.trajectory import Usage
+from kbnav.runs.trajectory import Trace, Usage
 from kbnav.settings.model import Settings
 from tests.agents.parts import NumbersKB, Script, walker
 from tests.evaluation.parts import table
@@ -339,10 +338,9 @@ def test_labels_are_compared_without_what_a_writer_may_vary(text, same):
 def test_words_are_scored_by_labels_that_are_kept_with_the_run(run, tmp_path, monkeypatch, kbnav, mini_home):
     said = {"elements": "- Radium\n- The Polonium!", "number": "- 74", "Is": "- true"}
 
-    def model(prompt: str, purpose: str, **_: object) -> tuple[str, Usage]:
-        return next(text for word, text in said.items() if word in prompt.split("Question:")[1].split("?")[0]), Usage(
-            calls=1
-        )
+    def model(prompt: str, trace: Trace, **_: object) -> str:
+        trace.spend(Usage(calls=1))
+        return next(text for word, text in said.items() if word in prompt.split("Question:")[1].split("?")[0])
 
     saved = run("direct", model, ["curie", "number", "is"])
     by_id = {one.id: one.values["em"] for one in score_run(saved).questions}

@@ -20,6 +20,7 @@ from kbnav.evaluation.runner import Progress, System, begin_run, run_questions
 from kbnav.evaluation.scoring import score_run, stark_compat
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
+from kbnav.models.cancellation import current_cancellation
 from kbnav.retrieval.base import RetrievalOptions, candidate_ranges
 from kbnav.settings.model import Settings
 from tests.evaluation.parts import Script, info_of, table
@@ -88,6 +89,23 @@ def test_without_a_key_or_after_a_ban_the_run_ends_and_nothing_is_recorded_of_it
     with pytest.raises(type(error)):
         run_questions(Script(after_two).system, ASKED, tmp_path)
     assert set(read_records(tmp_path)) == {"q0", "q1"}
+
+
+def test_what_is_under_way_when_a_run_fails_is_stopped(tmp_path):
+    begun, stopped = threading.Event(), threading.Event()
+
+    def held(question: str):
+        if question == ASKED["q1"]:
+            assert begun.wait(5)
+            return Banned("banned")
+        with current_cancellation().on_cancel(stopped.set):
+            begun.set()
+            stopped.wait(1)
+        return table("Q1")
+
+    with pytest.raises(Banned):
+        run_questions(Script(held).system, ASKED, tmp_path, jobs=2)
+    assert stopped.is_set()
 
 
 def test_a_service_that_stays_down_ends_the_run_after_ten_failures(tmp_path):

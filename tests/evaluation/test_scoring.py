@@ -294,8 +294,8 @@ def test_a_hand_made_ranking():
 
 def test_with_candidates_those_not_listed_come_last_and_other_answers_are_dropped():
     lists, candidates = [["n3", "n1", "n9"]], ["n0", "n1", "n2", "n3"]
-    assert ranks_in_lists(lists, [["n1", "n2"]]).ranks == [[2]]
-    assert ranks_in_lists(lists, [["n1", "n2", "n7"]], candidates).ranks == [[2, 4]]
+    assert ranks_in_lists(lists, [["n1", "n2"]])[0].ranks == [2]
+    assert ranks_in_lists(lists, [["n1", "n2", "n7"]], candidates)[0].ranks == [2, 4]
     for known, recall in (((), 0.5), (candidates, 1)):
         assert mean_scores(ranks_in_lists([["n0"]], [["n0", "n7"]], known), ("recall@3",)) == {"recall@3": recall}
 
@@ -305,10 +305,10 @@ def test_ranks_are_those_of_a_plain_sort(order, listed, answers):
     lists, wanted = [[str(one) for one in order[:listed]]], [[str(one) for one in answers]]
     names = [str(one) for one in range(12)]
     plain = [rank for rank, one in enumerate(order[:listed], 1) if one in answers]
-    assert ranks_in_lists(lists, wanted).ranks == [plain]
+    assert ranks_in_lists(lists, wanted)[0].ranks == plain
     completed = [*order[:listed], *sorted(order[listed:])]
     compat = [rank for rank, one in enumerate(completed, 1) if one in answers]
-    assert ranks_in_lists(lists, wanted, names).ranks == [compat]
+    assert ranks_in_lists(lists, wanted, names)[0].ranks == compat
 
 
 def test_ndcg_and_map_of_a_hand_made_ranking():

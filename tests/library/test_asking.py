@@ -5,7 +5,9 @@ import copy
 import gc
 import io
 import pickle
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -237,7 +239,8 @@ def test_a_stream_tells_of_calls_steps_and_the_answer_and_ends_when_it_is_left(k
     asyncio.run(awaited())
 
 
-def test_a_call_of_a_model_ends_with_the_time_of_its_question(kb):
+@pytest.mark.parametrize("asked", [kbnav.ask, lambda *given, **how: asyncio.run(kbnav.aask(*given, **how))])
+def test_a_call_of_a_model_ends_with_the_time_of_its_question(kb, asked):
     class Endless(ScriptedModel):
         async def _agenerate(self, *args: Any, **kwargs: Any):
             try:
@@ -245,14 +248,26 @@ def test_a_call_of_a_model_ends_with_the_time_of_its_question(kb):
             finally:
                 ended.set()
 
-    async def asked() -> kbnav.Answer:
-        settings = kbnav.Settings(home=kb.settings.home, kb="mini", budget={"seconds": 0.2})
-        answer = await kbnav.aask("Who?", kb=kb, model=Endless(replies=[]), settings=settings)
-        await asyncio.wait_for(ended.wait(), 10)
-        return answer
+    ended = threading.Event()
+    asked("Who?", kb=kb, model=explorer())  # all that is imported when it is first needed
+    settings = kbnav.Settings(home=kb.settings.home, kb="mini", budget={"seconds": 0.5})
+    answer = asked("Who?", kb=kb, model=Endless(replies=[]), settings=settings)
+    assert "time" in answer.note
+    assert ended.wait(10)
 
-    ended = asyncio.Event()
-    assert "time" in asyncio.run(asked()).note
+
+def test_a_run_takes_none_of_the_threads_that_its_model_needs(kb):
+    class Resolving(ScriptedModel):
+        async def _agenerate(self, *args: Any, **kwargs: Any):
+            await asyncio.to_thread(int)  # as the address of a host is looked up
+            return self._generate(*args, **kwargs)
+
+    async def asked() -> kbnav.Answer:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        settings = kbnav.Settings(home=kb.settings.home, kb="mini", budget={"seconds": 1.0})
+        return await kbnav.aask("Who?", kb=kb, model=Resolving(replies=explorer().replies), settings=settings)
+
+    assert asyncio.run(asked()).text == "The Curies."
 
 
 @pytest.mark.slow

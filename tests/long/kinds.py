@@ -17,8 +17,8 @@ from typing import Any
 from kbnav.apps.bot.bot import Bot
 from kbnav.apps.bot.ledger import Ledger
 from kbnav.apps.bot.talk import MARKER
-from kbnav.apps.bot.wikitext import Style
 from kbnav.settings.model import Bot as Rules
+from kbnav.settings.model import Settings
 from tests.apps.bot.mediawiki import BOT, Person
 from tests.apps.bot.parts import connect, run_of
 from tests.long.killing import Kind, Lost, alone, command
@@ -136,7 +136,6 @@ def session_of(home: Path) -> tuple[str, list[str], str]:
     from kbnav.knowledge.open import open_kb
     from kbnav.sessions.session import Chat as Session
     from kbnav.sessions.session import sqlite_sessions
-    from kbnav.settings.model import Settings
 
     settings = Settings(kb="mini", home=home)
     with sqlite_sessions(home) as saver, open_kb(settings) as kb:
@@ -403,7 +402,7 @@ class BotAnswers(Alone):
         wiki, ledger = connect(self.api), Ledger(self.folder / "bot.sqlite")
         wiki.login()
         rules = Rules(pages=tuple(self.titles), questions_per_user_per_day=1000, questions_per_day=1000)
-        bot = Bot(wiki, ledger, lambda question, _: run_of(question), lambda _: None, rules, Style(), edits=True)
+        bot = Bot(wiki, ledger, lambda question, _: run_of(question), lambda _: None, Settings(bot=rules), edits=True)
 
         def stop(seconds: float) -> bool:
             time.sleep(min(seconds, 0.05))

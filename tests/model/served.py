@@ -43,7 +43,7 @@ class Served:
 
     def busy(self) -> int:
         """How many replies it is at."""
-        with urllib.request.urlopen(f"{self.url}/slots") as reply:
+        with urllib.request.urlopen(f"{self.url}/slots", timeout=60) as reply:
             return sum(bool(slot["is_processing"]) for slot in json.load(reply))
 
     def gives_up(self) -> bool:

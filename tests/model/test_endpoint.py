@@ -15,7 +15,7 @@ from kbnav.settings.model import Budget
 from kbnav.settings.systems import BUILT_IN
 from kbnav.tools.toolbox import Toolbox
 from tests.agents.parts import NumbersKB, execute_query, finish, look
-from tests.apps.web.parts import until
+from tests.ending import until
 from tests.model.served import Served, served
 from tests.models.stub import cancellation
 from tests.models.test_chat import context

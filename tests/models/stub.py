@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
 
 from kbnav.models.cancellation import Cancellation
+from tests.ending import joined, running
 
 
 @dataclass(frozen=True)
@@ -142,38 +142,12 @@ class ModelStub:
     ) -> None:
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join()
+        joined(self._thread)
 
 
 @contextmanager
 def cancellation() -> Iterator[Cancellation]:
     """One with an event loop that runs in a thread, as a server has it."""
     loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
+    with closing(loop), running(loop.run_forever, lambda: loop.call_soon_threadsafe(loop.stop)):
         yield Cancellation(loop)
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-
-
-@contextmanager
-def silent_endpoint() -> Iterator[tuple[str, threading.Event, threading.Event]]:
-    """An endpoint that takes a request and never answers; the events: it was asked, the client hung up."""
-    asked, hung_up = threading.Event(), threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def listen() -> None:
-            connection, _ = server.accept()
-            with connection:
-                while chunk := connection.recv(65536):
-                    if b'"messages"' in chunk:
-                        asked.set()
-            hung_up.set()
-
-        thread = threading.Thread(target=listen, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.getsockname()[1]}/v1", asked, hung_up
-        thread.join(10)

@@ -1,15 +1,19 @@
 """Endpoints of models, and the calls that side jobs make: kept, counted, cut, given up."""
 
+import asyncio
 import base64
 import gzip
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -25,7 +29,7 @@ from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceEr
 from kbnav.models.calls import BYTES_PER_TOKEN, Blobs, ModelCalls, Replies, open_calls
 from kbnav.models.cancellation import Cancellation, OutOfTime
 from kbnav.models.chat import LARGEST, ask, invoke, open_chat_model
-from kbnav.models.scripted import answer, names
+from kbnav.models.scripted import ScriptedModel, answer, names
 from kbnav.models.transport import Draft, _Reading, reply_purpose, streaming_to
 from kbnav.prompts import render
 from kbnav.retrieval.expansion import parse_score
@@ -190,8 +194,7 @@ def test_every_failure_is_one_typed_line(reply, error, said):
 
 
 @pytest.mark.parametrize(
-    "reply",
-    [completion(None, refusal="I cannot help with that."), completion("", finish="content_filter")],
+    "reply", [completion(None, refusal="I cannot help with that."), completion("", finish="content_filter")]
 )
 def test_refusals_are_recognised(reply):
     with ModelStub([reply]) as stub:
@@ -454,6 +457,33 @@ def test_a_reply_that_is_never_whole_is_given_up_in_time():
     error, drafts, _ = heard(Canned(slowly(), content_type="text/event-stream"), model_timeout=0.5)
     assert isinstance(error, ServiceError)
     assert drafts
+
+
+def test_calls_of_models_from_several_threads_are_made_by_one_loop():
+    class Noting(ScriptedModel):
+        async def _agenerate(self, *args: Any, **kwargs: Any) -> ChatResult:
+            loops.add(asyncio.get_running_loop())
+            return self._generate(*args, **kwargs)
+
+    loops: set[asyncio.AbstractEventLoop] = set()
+    model = Noting(replies=[AIMessage("Yes.")] * 9)
+    with ThreadPoolExecutor(3) as threads:
+        assert list(threads.map(lambda _: Cancellation().run_here(lambda: ask(model, "hello"))[0], range(9)))
+    assert len(loops) == 1
+
+
+def test_a_process_ends_with_the_one_that_started_it_however_that_ends():
+    dies = """
+        import os, time
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+        from kbnav.models.cancellation import end_with_parent
+        pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=end_with_parent)
+        pool.submit(print, "begun", flush=True).result()
+        os._exit(7)
+    """
+    done = subprocess.run([sys.executable, "-c", dedent(dies)], stdout=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (7, "begun\n")  # its output ends with the last process that has it
 
 
 def test_calls_of_a_run_share_a_few_threads_and_a_call_that_hangs_keeps_only_its_own():

@@ -223,14 +223,11 @@ UNUSED = [
     ("Which elements were not discovered by Humphry Davy?", ["not"]),
     ("Welche Elemente wurden nicht von Marie Curie entdeckt?", ["nicht"]),
     ("Which elements have an atomic number over 80?", ["over 80"]),
-    ("elements with atomic number over 80", ["over 80"]),
     ("Which elements have atomic number 80?", ["80"]),
     ("Which country has the largest area?", ["area"]),
-    ("Which city is the largest?", ["largest"]),
     ("Which element is heavy?", ["heavy"]),
     ("Which elements are heavier than iron?", ["heavier"]),
     ("Where did Marie Curie die?", ["die"]),
-    ("Where did Marie Curie live?", ["live"]),
     ("Does polonium have a melting point?", ["melting"]),
     ("Which chemists were born in Germany?", ["born"]),
     ("Who is the president of France?", ["president"]),
@@ -250,8 +247,6 @@ UNUSED = [
     ("Which elements were discovered in the 19th century?", ["19th"]),
     ("Is the atomic number of tungsten 74?", ["74"]),
     ("Who discovered the most elements?", ["most"]),
-    ("How many people live in Warsaw?", ["live"]),
-    ("Which universities did Marie Curie attend?", ["attend"]),
     ("Which elements were discovered by Marie Curie or Humphry Davy?", ["or"]),
 ]
 

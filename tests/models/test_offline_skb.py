@@ -242,7 +242,6 @@ def test_without_sparql_fields_are_read_and_texts_ranked(tmp_path):
     ("question", "answer", "told", "unused"),
     [
         ("Which product has the lowest price?", "Oak chair 3: 8", "Lowest price", ()),
-        ("Which is the cheapest product?", "Oak chair 3: 8", "Lowest price", ()),
         ("Which is the cheapest lamp?", "Steel lamp 2: 12.5", "Lowest price", ()),
         ("What is the average price of the products?", "", "“average”", ("average",)),
         ("top 2 products by price", "", "“2”", ("2",)),
@@ -254,7 +253,6 @@ def test_without_sparql_fields_are_read_and_texts_ranked(tmp_path):
             ("average", "price", "supplied"),
         ),
         ("What is the most expensive product by Acme Ltd?", "Nordic lamp 1: 30", "Highest price among 2", ()),
-        ("most expensive product", "Nordic lamp 1: 30", "among 3 of 4", ()),
         ("Which review has the highest price?", "It wobbles a bit: 4", "", ()),
         ("What is the price of Nordic lamp 1?", "30", "Nordic lamp 1", ()),
         ("What is the price of A-2?", "12.5", "Steel lamp 2", ()),
@@ -325,7 +323,6 @@ def test_without_sparql_fields_are_read_and_texts_ranked(tmp_path):
         ("Which suppliers are in Leeds since 2005?", "", "“2005”", ("since", "2005")),
         ("Which lamp is no longer in stock?", "", "“no”", ("no",)),  # "no" is in Nordic, and no word of it
         ("How many products have stock?", "", "“stock”", ("stock",)),
-        ("How many lamps are there?", "2", "", ()),
         ("List all lamps", "Nordic lamp 1, Steel lamp 2", "", ()),
     ],
 )

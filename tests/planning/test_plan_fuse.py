@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.plans import Judged, PlanScores, judge
+from benchmarks.plans import Judged, PlanScores, judge, made
 
 from kbnav.apps.cli.train import path_questions
 from kbnav.encoders.trained import question_digests
@@ -19,7 +19,7 @@ from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.paths import Hop, Plan, PlannedPath
+from kbnav.planning.paths import TEXT_PATH, Hop, Plan, PlannedPath, RelationPath
 from kbnav.planning.plan_fuse import (
     Candidates,
     Clause,
@@ -35,7 +35,7 @@ from kbnav.planning.plan_fuse import (
     train,
 )
 from kbnav.planning.planners import NoPlanner, PlanOptions, open_planner
-from kbnav.planning.training import LabelledQuestion, examples, made_from
+from kbnav.planning.training import LabelledQuestion, made_from
 from kbnav.retrieval.base import build_retriever, refuse_seen
 from kbnav.settings.model import Settings
 from tests.apps.parts import Cli
@@ -154,10 +154,10 @@ def test_a_node_gets_the_probability_of_its_paths_each_shared_by_the_nodes_it_le
     """Equations 1 and 2 of PASemiQA: from gout ^treats leads to dA alone, associated to g1 and g2, ppi nowhere."""
     plan = Plan(
         (
-            PlannedPath((Hop("treats", "in"),), 0.5, ("disease", "drug")),
-            PlannedPath((Hop("associated"),), 0.3, ("disease", "gene")),
-            PlannedPath((Hop("ppi"),), 0.1, ("gene", "gene")),
-            PlannedPath((), 0.1),
+            PlannedPath(RelationPath((Hop("treats", "in"),), ("disease", "drug")), 0.5),
+            PlannedPath(RelationPath((Hop("associated"),), ("disease", "gene")), 0.3),
+            PlannedPath(RelationPath((Hop("ppi"),), ("gene", "gene")), 0.1),
+            PlannedPath(TEXT_PATH, 0.1),
         )
     )
     gout = Clause((clinic.number("x1"),), 0, 4, "disease")
@@ -252,7 +252,7 @@ def judged(kb: str, questions: str, trained: str) -> dict[bool, Judged]:
     with SKB.open(kb) as skb:
         planner = open_planner(PlanOptions(trained=trained), skb, Settings())
         asked = path_questions(find_dataset(questions))
-        found = list(examples(asked, skb, NodeMatcher(skb, "hybrid", nearest=10), known=True))
+        found = list(made(asked, skb, NodeMatcher(skb, "hybrid", nearest=10)))
         return {by: judge(planner, [one for one in found if one.text_only is by]) for by in (True, False)}
 
 

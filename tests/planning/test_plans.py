@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.plans import judge
+from benchmarks.plans import Made, judge, made, right_paths
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
@@ -93,21 +94,21 @@ def test_replies_of_models(reply, expected):
 def test_a_path_is_mended_or_dropped(schema, proposed, starts, expected, note):
     path = tuple(Hop("part of") for _ in [0]) if proposed == "part of" else hops(proposed)
     plan = checked([(path, 1.0)], schema, starts.split())
-    assert [one.hops for one in plan.paths] == ([] if expected is None else [hops(expected)])
+    assert [one.path.hops for one in plan.paths] == ([] if expected is None else [hops(expected)])
     assert [text.replace(" / ", " ") for text in plan.notes] == ([note.replace(" / ", " ")] if note else [])
 
 
 def test_hubs_are_bounded(clinic):
-    path = PlannedPath(hops("associated"), 1.0)
+    path = RelationPath(hops("associated"), ("disease", "gene"))
     assert [clinic.id(number) for number in reached(clinic, path, ["x1"]).tolist()] == ["g1", "g2"]
     assert [clinic.id(number) for number in reached(clinic, path, ["x1"], limit=1).tolist()] == ["g1"]
 
 
 def test_a_path_leads_from_nodes_of_its_first_type_to_those_at_its_end(clinic):
-    path = PlannedPath(hops("associated part_of"), 1.0, ("disease", "gene", "pathway"))
+    path = RelationPath(hops("associated part_of"), ("disease", "gene", "pathway"))
     assert [clinic.id(number) for number in reached(clinic, path, ["x1", "dA", "x1"]).tolist()] == ["p1"]
     assert not len(reached(clinic, path, ["dA"]))
-    assert not len(reached(clinic, PlannedPath(TEXT, 1.0), ["x1"]))
+    assert not len(reached(clinic, TEXT_PATH, ["x1"]))
 
 
 def in_context(clinic: SKB, reply: str, longest: int = 3) -> tuple[Plan, str, Trace]:
@@ -123,7 +124,7 @@ def test_a_model_is_shown_every_edge_with_an_example(clinic):
     assert "drug -- treats --> disease, as in: Alphazol -- treats --> gout" in prompt
     assert "- gout (disease)" in prompt
     assert "Query: Which drug treats gout?" in prompt
-    assert [(path.hops, path.probability) for path in plan.paths] == [
+    assert [(one.path.hops, one.probability) for one in plan.paths] == [
         (hops("^treats"), pytest.approx(3 / 4)),  # weights 1 and 1/3
         (TEXT, pytest.approx(1 / 4)),
     ]
@@ -240,11 +241,11 @@ def recorded(*hops: tuple[str, str]) -> dict[str, Any]:
 def test_a_record_of_a_symmetric_relation_is_the_paths_of_the_schema_that_it_may_be(tmp_path, hops, expected):
     asked = LabelledQuestion("What is near ABC1?", ["g2"], made_from(recorded(*hops)))
     with SKB.open(built(tmp_path, edges=f"{EDGES}g1,near,g2\n")) as skb:
-        (known,) = examples([asked], skb, NodeMatcher(skb, "exact"), known=True)
-        (found,) = examples([asked], skb, NodeMatcher(skb, "exact"))
-    assert known.golds == (tuple(map(path, expected)),)
+        (known,) = made([asked], skb, NodeMatcher(skb, "exact"))
+        (by_graph,) = made([replace(asked, paths=())], skb, NodeMatcher(skb, "exact"))
+    assert right_paths(known) == (tuple(map(path, expected)),)
     assert known.label == {one: pytest.approx(1 / len(expected)) for one in map(path, expected)}
-    assert {gold for golds in found.golds for gold in golds} == set(found.label)  # without the record: by the graph
+    assert {gold for golds in right_paths(by_graph) for gold in golds} == set(by_graph.label)
 
 
 @pytest.mark.parametrize("record", [{"paths": [{"hops": [["ppi", "up"]], "types": []}]}, {"paths": [{}]}])
@@ -295,7 +296,7 @@ TRAIN = [
 
 
 def hops_of(plan: Plan) -> tuple[Hop, ...]:
-    return plan.paths[0].hops
+    return plan.paths[0].path.hops
 
 
 @pytest.fixture(scope="module")
@@ -323,10 +324,10 @@ def test_a_trained_ranker_knows_the_path_of_a_name_it_has_not_met(trained, quest
 
 
 def test_paths_begin_at_a_type_that_was_matched(trained):
-    for path in trained.plan("Which drug helps with gout?", ["g1"]).paths:
-        assert path.is_text or path.start == "gene"
-        assert path.is_text or (path.types[0], len(path.types)) == ("gene", len(path.hops) + 1)
-    assert [path.hops for path in trained.plan("Which drug helps?", []).paths] == [TEXT]
+    for path, _ in trained.plan("Which drug helps with gout?", ["g1"]).paths:
+        assert path == TEXT_PATH or path.start == "gene"
+        assert path == TEXT_PATH or (path.types[0], len(path.types)) == ("gene", len(path.hops) + 1)
+    assert [one.path.hops for one in trained.plan("Which drug helps?", []).paths] == [TEXT]
 
 
 def test_a_saved_ranker_plans_the_same(trained, clinic, tmp_path):
@@ -364,7 +365,7 @@ class Fixed:
 
     def plan(self, question: str, nodes: object, trace: object = None) -> Plan:
         paths = [parse_paths(f"<PATH>{relation}</PATH>")[0] for relation in self._plans[question]]
-        return Plan(tuple(PlannedPath(path, 1 / len(paths)) for path in paths))
+        return Plan(tuple(PlannedPath(RelationPath(path, ()), 1 / len(paths)) for path in paths))
 
 
 def example(question: str, *relations: str) -> Example:
@@ -387,8 +388,8 @@ def test_a_symmetric_relation_is_right_either_way_and_counts_once():
     there, back, other = (
         RelationPath((hop,), ("gene", "gene")) for hop in (Hop("near"), Hop("near", "in"), Hop("far"))
     )
-    one = Example("1", ("g",), frozenset({"gene"}), {there: 0.5, back: 0.5}, ((there, back),))
-    two = Example("2", ("g",), frozenset({"gene"}), {there: 0.25, back: 0.25, other: 0.5}, ((there, back), (other,)))
+    one = Made("1", ("g",), frozenset({"gene"}), {there: 0.5, back: 0.5}, ((there, back),))
+    two = Made("2", ("g",), frozenset({"gene"}), {there: 0.25, back: 0.25, other: 0.5}, ((there, back), (other,)))
     plans = {"1": ["^near", "far"], "2": ["near", "^near", "text", "far"]}
     found = judge(Fixed(plans), [one, two])
     # ^near is right; of the second's two paths both are among the first three, near and ^near being one

@@ -8,10 +8,10 @@ from typing import Any
 from kbnav.encoders.trained import question_digests
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.planning.training import LabelledQuestion
-from kbnav.programs.first_stage import bound_to
 from kbnav.programs.groups import Centroids
 from kbnav.programs.program import Failure, Outcome, Program
 from kbnav.programs.retriever import Description, GroupRecord, freeze
+from kbnav.programs.sandbox import bound_to
 from kbnav.programs.steps import TrialRunner
 from kbnav.programs.train import ProgramsOptions, TrainingContext
 from kbnav.programs.writer import Brief, ModelWriter
@@ -114,12 +114,7 @@ class Runner:
     def __init__(self) -> None:
         self.runs = 0
 
-    def __call__(
-        self,
-        program: Program,
-        query: str,
-        candidates: Sequence[str],
-    ) -> Outcome:
+    def __call__(self, program: Program, query: str, candidates: Sequence[str]) -> Outcome:
         self.runs += 1
         for way, rank in WAYS.items():
             if repr(way) in program.source:

@@ -27,7 +27,8 @@ from kbnav.retrieval.base import build_retriever
 from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import Settings
 from tests.apps.parts import Cli
-from tests.models.stub import silent_endpoint
+from tests.dripping import silent
+from tests.ending import started
 from tests.programs.parts import FAILS, LAST, SEEN, frozen_programs
 
 ASKED = {"made by": "What came out of the workshop of {}?", "composed by": "What was dreamt up by {}?"}
@@ -165,35 +166,16 @@ def test_train_show_eval_and_answer_by_what_was_trained(kbnav, sets, made):
 
 @pytest.mark.slow
 def test_one_ctrl_c_ends_a_training_whose_model_is_silent(sets, demo_home):
-    train = [
-        "train",
-        "programs",
-        "--kb",
-        "demo",
-        "--dataset",
-        "train.jsonl",
-        "--validation",
-        "val.jsonl",
-        "--out",
-        "stopped",
-    ]
-    with silent_endpoint() as (url, asked, hung_up):
-        asking = ["--set", "most=1", "--model", "stub", "--base-url", url]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "kbnav", *train, *asking],
-            cwd=sets,
-            env={**os.environ, "KBNAV_HOME": str(demo_home), "KBNAV_API_KEY": "none"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        try:
+    train = ["train", "programs", "--kb", "demo", "--dataset", "train.jsonl", "--validation", "val.jsonl"]
+    with silent() as (url, asked, hung_up):
+        asking = ["--set", "most=1", "--model", "stub", "--base-url", url, "--out", "stopped"]
+        command = [sys.executable, "-m", "kbnav", *train, *asking]
+        environment = {**os.environ, "KBNAV_HOME": str(demo_home), "KBNAV_API_KEY": "none"}
+        with started(command, cwd=sets, env=environment, stderr=subprocess.PIPE, text=True) as process:
             assert asked.wait(60)
             process.send_signal(signal.SIGINT)
             _, said = process.communicate(timeout=60)
-            assert hung_up.wait(10)
-        finally:
-            process.kill()
-            process.wait()
+            assert hung_up.wait(60)
     assert "ending this step; once more to leave at once" in said
     assert said.rstrip().endswith("the training was stopped; the same command continues it")
     assert process.returncode == Stopped.exit_code

@@ -8,31 +8,14 @@ from langchain_core.messages import AIMessage
 
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import UnknownId
-from kbnav.knowledge.base import (
-    Edge,
-    Entity,
-    Entry,
-    Neighborhood,
-    Qualifier,
-    SearchResult,
-    Share,
-    Statement,
-    Value,
-)
+from kbnav.knowledge.base import Edge, Entity, Entry, Neighborhood, Qualifier, SearchResult, Share, Statement, Value
 from kbnav.knowledge.sparql.remarks import Measure
 from kbnav.knowledge.wikidata.entities import without_unknown
 from kbnav.models.cancellation import current_cancellation
 from kbnav.models.scripted import ScriptedModel
 from kbnav.runs.trajectory import Call, Step
 from kbnav.tools.context import Context, Shown, prune_by_ranking, prune_whole
-from kbnav.tools.show import (
-    entry_text,
-    neighborhood_text,
-    rows_text,
-    search_text,
-    statement_lines,
-    table_text,
-)
+from kbnav.tools.show import entry_text, neighborhood_text, rows_text, search_text, statement_lines, table_text
 from kbnav.tools.toolbox import WIKIDATA_TOOLS, Toolbox
 from kbnav.tools.wikidata import get_entry
 from tests.knowledge.parts import Over
@@ -324,6 +307,12 @@ def test_that_there_is_no_value_is_told_where_it_is_stated(context):
     said = use(context, "execute_query", query="ASK { wd:Q131733 p:P26/ps:P26 ?spouse }").text
     assert "It is stated that there is none. Henry Cavendish (Q131733): spouse (P26)." in said
     assert "proves nothing" not in said
+    for query in (
+        "ASK { wd:Q677 wdt:P61 ?who . ?who wdt:P19 ?at }",
+        "ASK { wd:Q677 p:P61/ps:P61 ?who . ?who wdt:P19 ?at }",
+    ):
+        said = use(context, "execute_query", query=query).text
+        assert said.endswith(": each ?who is stated to be unknown.")
     edges = use(context, "search_neighbors", entity_id="Q131733", query="spouse, married").text
     assert edges.startswith("Henry Cavendish (Q131733) -- spouse (P26) --> no value\n")
 

@@ -23,16 +23,7 @@ from tests.trained.halls import DOORS, names
 from tests.training.parts import goes_on_after_a_kill, other, task
 
 OPTIONS = QAGNNOptions(
-    systems=("bm25",),
-    depth=20,
-    nodes=60,
-    width=32,
-    layers=2,
-    epochs=12,
-    rate=3e-3,
-    batch=10,
-    device="cpu",
-    patience=12,
+    systems=("bm25",), depth=20, nodes=60, width=32, layers=2, epochs=12, rate=3e-3, batch=10, device="cpu", patience=12
 )
 
 

@@ -12,15 +12,7 @@ from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import BETWEEN, CLOSE, OPEN, TEXT, Hop, PathSchema
-from kbnav.planning.seq2seq import (
-    Epoch,
-    Seq2Seq,
-    Seq2SeqOptions,
-    add_marks,
-    new_model,
-    prompt_ids,
-    with_lora,
-)
+from kbnav.planning.seq2seq import Epoch, Seq2Seq, Seq2SeqOptions, add_marks, new_model, prompt_ids, with_lora
 from kbnav.planning.training import Example, LabelledQuestion, examples
 from tests.planning.conftest import EDGES, built
 
@@ -65,7 +57,7 @@ def folder(clinic: SKB, asked: list[Example], tmp_path_factory: pytest.TempPathF
     ],
 )
 def test_it_learns_its_questions(clinic, folder, question, nodes, expected):
-    assert Seq2Seq.load(folder, clinic).plan(question, nodes).paths[0].hops == expected
+    assert Seq2Seq.load(folder, clinic).plan(question, nodes).paths[0].path.hops == expected
 
 
 def test_it_beats_the_most_frequent_path(clinic, folder, asked):
@@ -132,7 +124,7 @@ def test_a_question_longer_than_the_model_reads_loses_its_end_and_the_plan_says_
     asked = "Which drug helps with gout, tell me?"
     long = f"{asked} {'It hurts in the big toe. ' * 400}"
     plan = planner.plan(long, ["x1"])
-    assert plan.paths[0].hops == (Hop("treats", "in"),)
+    assert plan.paths[0].path.hops == (Hop("treats", "in"),)
     (note,) = plan.notes
     read = int(note.split("the first ")[1].split(" of")[0].replace(",", ""))
     assert note == f"The planner read the first {read:,} of the question's {len(long):,} characters."
@@ -179,11 +171,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(clinic, asked, 
     assert {path.name for path in (tmp_path / "stopped").iterdir()} == {"card.json", "model"}
 
 
-def test_the_marks_of_paths_become_tokens_of_any_base_and_are_trained(
-    clinic,
-    asked,
-    tmp_path,
-):
+def test_the_marks_of_paths_become_tokens_of_any_base_and_are_trained(clinic, asked, tmp_path):
     plain, tokenizer = _base_without_marks(asked, tmp_path / "base")
     assert len(tokenizer(OPEN, add_special_tokens=False)["input_ids"]) > 1
     model, tokens = with_lora(str(tmp_path / "base"), rank=2)

@@ -17,7 +17,7 @@ from kbnav.agents.common.agent import Agent, build_agent, completed
 from kbnav.agents.common.checks import check_answer
 from kbnav.agents.spinach import spinach_with
 from kbnav.answers.tables import AnswerTable, Term
-from kbnav.apps.bot.wikitext import Style, reply_text
+from kbnav.apps.bot.wikitext import reply_text
 from kbnav.apps.console import answer_json, print_answer
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
@@ -149,7 +149,7 @@ def test_doubts_are_told_in_the_terminal_in_a_bots_reply_and_to_programs(run):
     out = io.StringIO()
     print_answer(Console(file=out, width=120), run, "")
     assert DOUBTS["year"] in out.getvalue()
-    assert DOUBTS["year"] in reply_text(run, Style(), marker="m")
+    assert DOUBTS["year"] in reply_text(run, Settings(), marker="m")
     assert json.loads(answer_json(run, ""))["doubts"] == [{"kind": "year", "about": "", "text": DOUBTS["year"]}]
     assert [doubt.kind for doubt in Answer(run).doubts] == ["year"]
 
@@ -264,11 +264,11 @@ class Slow(ScriptedModel):
 def test_a_question_whose_time_is_over_gives_the_best_so_far_though_the_model_is_still_writing(mini_kb, tmp_path):
     gate = threading.Event()
     model = Slow(replies=[FOUND, DONE], gate=gate)
-    run = ask(agent_with(mini_kb, tmp_path, model, budget=Budget(seconds=1.5)), HEAVIEST)
+    run = ask(agent_with(mini_kb, tmp_path, model, budget=Budget(seconds=4)), HEAVIEST)
     gate.set()
     assert (run.outcome.status, run.outcome.stop, run.outcome.query) == ("best effort", "time limit", BOTH)
     assert "polonium" in run.outcome.text
-    assert run.seconds < 10
+    assert run.seconds < 30
 
 
 def test_tokens_that_were_cached_cost_what_cached_ones_do():

@@ -35,7 +35,8 @@ _KB_LINE = re.compile(r"^# kb: (\S.*)\n?", re.MULTILINE)
 
 SPARQL = re.compile(
     r"^\s*(?:#.*\n\s*|(?:prefix|base)\s[^>]*>\s*)*"
-    r"(?:(?=[^{]*\{)(?:select\b\s*(?:(?:distinct|reduced)\b\s*)?(?:(?:\w+\s*)?\([^\n{]*[?$*]|[?$]\w|\*)"
+    r"(?:(?=[^{]*\{)(?:select\b(?:\s|#.*\n)*(?:(?:distinct|reduced)\b(?:\s|#.*\n)*)?"
+    r"(?:(?:\w+\s*)?\([^\n{]*[?$*]|[?$]\w|\*)"
     r"|(?:ask|construct)\s*(?:from\s+(?:named\s+)?\S*:\S*\s+)*(?:where\s*)?\{)"
     r"|describe\s+(?:[?$<]|(?:wdt?|p)?:\w))",
     re.IGNORECASE,

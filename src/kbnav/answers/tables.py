@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -31,7 +31,7 @@ _LETTER = r"0-9A-Za-z_\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f
 _LOCAL = re.compile(rf"[{_LETTER}](?:[{_LETTER}.-]*[{_LETTER}-])?")
 """What may stand behind a prefix as it is (SPARQL 1.1, section 19.8); not %, which Oxigraph misreads behind a dot."""
 XSD_STRING = f"{_XSD}string"
-_INTEGERS = frozenset({"integer", "int", "long", "short", "byte", "nonNegativeInteger", "positiveInteger"})
+_INTEGER = re.compile(r"integer|(unsigned)?(long|int|short|byte)|(non)?(negative|positive)Integer", re.IGNORECASE)
 
 
 class Term(NamedTuple):
@@ -54,7 +54,7 @@ class Term(NamedTuple):
         """An entity's id, a number or truth value as Python's, anything else as its text."""
         kind = (self.datatype or "").removeprefix(_XSD)
         try:
-            if kind in _INTEGERS:
+            if _INTEGER.fullmatch(kind):
                 return int(self.value)
             if kind in ("decimal", "double", "float"):
                 number = float(self.value)  # Wikidata's amounts are decimals: 88 is a whole number
@@ -351,10 +351,13 @@ class Ranking:
             for rank, node in enumerate(self.nodes, 1)
         ]
 
-    def to_csv(self) -> str:
-        """The records as comma-separated values with a header."""
-        columns = ["rank", "name", "id", "type", "score", "basis"]
-        rows = ([record[name] for name in columns] for record in self.records())
+    def to_csv(self, fields: Sequence[Mapping[str, Any]] = ()) -> str:
+        """The records as comma-separated values with a header, and behind them ``fields`` of each node."""
+        own = ["rank", "name", "id", "type", "score", "basis"]
+        named = [{f"{name} (field)" if name in own else name: value for name, value in one.items()} for one in fields]
+        columns = [*own, *dict.fromkeys(chain.from_iterable(named))]
+        records = [one | more for one, more in zip(self.records(), named or repeat({}), strict=False)]
+        rows = ([record.get(name, "") for name in columns] for record in records)
         return csv_text(chain([columns], rows), end="\r\n")
 
     def __len__(self) -> int:

@@ -23,17 +23,19 @@ from kbnav.answers.language import plural
 from kbnav.answers.question import asks_back, kb_of
 from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import Absence, AnswerTable, Ranking, Term, node_term
-from kbnav.apps.texts import Texts, phrases
+from kbnav.apps.texts import Texts
 from kbnav.errors import QuerySyntaxError
-from kbnav.knowledge.base import is_mirror, said_from
+from kbnav.knowledge.base import is_mirror
+from kbnav.knowledge.several import said_from
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit
-from kbnav.knowledge.sparql.verbalization import comment_labels, page_for, query_link, state_for, verbalize_answer
+from kbnav.knowledge.sparql.verbalization import comment_labels, state_for, verbalize_answer
 from kbnav.knowledge.sparql.vocabulary import label_from_iri
 from kbnav.models.cancellation import ON_REQUEST
 from kbnav.runs.trajectory import FINISH, JOIN, Call, Doubt, Outcome, Run, Step, Understood
+from kbnav.sessions.evidence import link_of
 from kbnav.settings.model import OFFLINE
 from kbnav.tools.several import ALL
-from kbnav.tools.show import cell_text, readable_text
+from kbnav.tools.show import cell_text, cut, readable_text
 from kbnav.tools.wikidata import show_rows
 
 if TYPE_CHECKING:
@@ -117,8 +119,7 @@ def short_arguments(arguments: Mapping[str, Any]) -> str:
     """A call's arguments on one line, without those that restrict nothing."""
     told = {name: value for name, value in arguments.items() if value and _UNRESTRICTED.get(name) != value}
     said = [name.replace("_", " ") if value is True else _value_text(value) for name, value in told.items()]
-    line = " ".join(printable(", ".join(filter(None, said))).split())
-    return line if len(line) <= 100 else line[:99] + "…"
+    return cut(printable(", ".join(filter(None, said))), 100)
 
 
 def _value_text(value: Any) -> str:
@@ -142,9 +143,7 @@ def labelled_query(run: Run) -> str:
 def print_answer(console: Console, run: Run, query_page: str) -> None:
     """The answer, the result table, the final query with labels, and a link that opens it, on one line."""
     console.print(_answer_lines(run), crop=False)
-    page = page_for(run.kb, query_page, run.outcome.query)
-    if run.outcome.query and page:
-        link = query_link(run.outcome.query, page)
+    if link := link_of(run, query_page):
         console.print(Text(link, style="underline"), soft_wrap=True)
         if is_mirror(state_for(run.kb, run.outcome.query)):
             console.print(Texts(run.language)("query.live"), style="dim")
@@ -187,8 +186,7 @@ def _answer_lines(run: Run) -> RenderableType:
         "failed": ("" if outcome.note == ON_REQUEST else texts("answer.failed"), "bold red"),
     }[outcome.status]
     parts: list[RenderableType] = [Text(" ").join(filter(None, (Text(*head), Text(printable(outcome.text), "bold"))))]
-    name = kb_of(outcome.query)[0]
-    if note := outcome.note.removeprefix(said_from(name, "")).strip():  # the line of what was asked says it
+    if note := note_text(run, source=False):  # the line of what was asked says it
         parts.append(Text(printable(note), style="yellow"))
     if outcome.absence:
         parts.append(Text(printable(absence_text(outcome.absence, run.language)), style="yellow"))
@@ -343,7 +341,7 @@ def run_record(run: Run) -> dict[str, Any]:
         "language": run.language,
         "status": outcome.status,
         "stop": outcome.stop,
-        "note": outcome.note,
+        "note": note_text(run),
         **({"understood": asdict(outcome.understood)} if outcome.understood else {}),
         "absence": asdict(outcome.absence) if outcome.absence else None,
         "doubts": [doubt.to_document() for doubt in outcome.doubts],
@@ -357,6 +355,7 @@ def run_record(run: Run) -> dict[str, Any]:
         "cost": run.cost,
         "seconds": run.seconds,
         "requests": dict(run.requests),
+        "repeated": run.repeated,
     }
 
 
@@ -375,13 +374,13 @@ def step_data(step: Step) -> dict[str, Any]:
 
 def answer_record(run: Run, query_page: str) -> dict[str, Any]:
     """The answer for programs: the run's record with question, text, link, the whole table or ranking, and labels."""
-    outcome, page = run.outcome, page_for(run.kb, query_page, run.outcome.query)
+    outcome = run.outcome
     return {
         "question": run.question,
         "history": [{"question": one.question, "answer": one.outcome.text} for one in run.history],
         "answer": outcome.text,
         **run_record(run),
-        "link": query_link(outcome.query, page) if outcome.query and page else "",
+        "link": link_of(run, query_page),
         "table": outcome.table.to_sparql_json() if outcome.table is not None else None,
         "labels": dict(outcome.table.labels) if outcome.table is not None else {},
         "ranking": outcome.ranking.records() if outcome.ranking is not None else None,
@@ -397,6 +396,15 @@ def answer_json(run: Run, query_page: str, evidence: Provenance | None = None) -
 _WIDTH = 120
 _MOST_PER_ROW = 10
 _MOST_OTHERS = 3
+_RANKS = {"preferred": "statement.preferred", "deprecated": "statement.deprecated"}
+
+
+def note_text(run: Run, *, source: bool = True) -> str:
+    """What a reader must know of the answer; first, unless told apart, which of several knowledge bases it is from."""
+    name, note = kb_of(run.outcome.query)[0], run.outcome.note
+    rest = note.removeprefix(said_from(name, "")).strip() if name else note
+    told = Texts(run.language)("answer.from", kb=name) if source and rest != note else ""
+    return f"{told} {rest}".strip()
 
 
 def absence_text(absence: Absence, language: str = "en") -> str:
@@ -417,36 +425,36 @@ def answer_table(outcome: Outcome) -> AnswerTable:
 
 def evidence_lines(found: Provenance, table: AnswerTable, language: str = "en") -> Iterator[str]:
     """Provenance as plain text: below each row its statements, with rank, qualifiers and references."""
-    words = phrases("evidence", language)
+    texts = Texts(language)
     if found.failed:
-        yield words.failed.format(why=found.failed)
+        yield texts("evidence.failed", why=found.failed)
         return
     for number, (row, told) in enumerate(zip_longest(table.rows, row_lines(found, table, language)), 1):
         if told is None:
             break
         head = " · ".join(readable_text(cell, table, _WIDTH) for cell in row or () if cell is not None)
-        yield f"{number}. {head or words.answer}"
+        yield f"{number}. {head or texts('statement.answer')}"
         yield from (f"   {line}" for line in told)
     yield from closing_lines(found, language)
 
 
 def row_lines(found: Provenance, table: AnswerTable, language: str = "en") -> Iterator[list[str]]:
     """For each row its statements, a line each; of many the first."""
-    words, telling = phrases("evidence", language), _Telling(found, table, language)
+    texts, telling = Texts(language), _Telling(found, table, language)
     for told in found.rows:
         lines = [telling.line(one) for one in told[:_MOST_PER_ROW]]
         if len(told) > _MOST_PER_ROW:
-            lines.append(words.more.format(count=f"{len(told) - _MOST_PER_ROW:,}"))
-        yield lines or ([] if found.absent else [words.nothing])
+            lines.append(texts("statement.more", count=len(told) - _MOST_PER_ROW))
+        yield lines or ([] if found.absent else [texts("statement.nothing")])
 
 
 def closing_lines(found: Provenance, language: str = "en") -> Iterator[str]:
     """What is told of all rows: what was looked for and is not there, and what was not looked at."""
-    words = phrases("evidence", language)
-    yield from (words.absent.format(condition=condition) for condition in found.absent)
+    texts = Texts(language)
+    yield from (texts("evidence.absent", condition=condition) for condition in found.absent)
     if found.cut:
-        yield words.cut
-    yield from (words.untold.format(part=part) for part in found.untold)
+        yield texts("evidence.cut")
+    yield from (texts("evidence.untold", part=part) for part in found.untold)
 
 
 def evidence_data(
@@ -500,32 +508,33 @@ class _Telling:
 
     def __init__(self, found: Provenance, table: AnswerTable, language: str) -> None:
         self._copy = found.copy
-        self._words = phrases("evidence", language)
+        self._texts = Texts(language)
         self._table = AnswerTable(labels=found.labels, prefixes=table.prefixes, concept_base=table.concept_base)
 
     def line(self, one: Evidence) -> str:
-        words = self._words
+        texts = self._texts
         if one.source == "document":
-            return str(words.document.format(subject=self._value(one.subject), text=one.value.value))
+            return texts("statement.document", subject=self._value(one.subject), text=one.value.value)
         told = f"{self._value(one.subject)} — {property_name(one.property, self._table)} — {self._value(one.value)}"
         if one.chain or one.source == "generated":
-            return f"{told}; {words.chain if one.chain else words.generated}"
+            return f"{told}; {texts('statement.chain' if one.chain else 'evidence.generated')}"
         return "; ".join((told, *self._more(one)))
 
     def _more(self, one: Evidence) -> Iterator[str]:
-        words = self._words
-        if said := words.ranks.get(one.rank):
-            yield said
+        texts = self._texts
+        if one.rank in _RANKS:
+            yield texts(_RANKS[one.rank])
         yield from map(self.pair, one.qualifiers)
-        for said, others in ((words.higher, one.higher), (words.beside, one.others), (words.lower, one.lower)):
+        beside = {"statement.higher": one.higher, "statement.beside": one.others, "statement.lower": one.lower}
+        for key, others in beside.items():
             if others:
                 values = ", ".join(map(self._value, others[:_MOST_OTHERS]))
                 more = len(others) > _MOST_OTHERS
-                yield said.format(values=words.others.format(values=values) if more else values)
+                yield texts(key, values=texts("statement.others", values=values) if more else values)
         sources = (", ".join(map(self.pair, links)) for links in one.references)
-        told = [words.reference.format(links=source) for source in sources if source]
+        told = [texts("statement.reference", links=source) for source in sources if source]
         if told or one.statement:
-            yield " | ".join(told) or (words.no_copied if self._copy else words.no_reference)
+            yield " | ".join(told) or texts("statement.no_copied" if self._copy else "statement.no_reference")
 
     def pair(self, link: Link) -> str:
         return f"{property_name(link.property, self._table)}: {self._value(link.value)}"

@@ -112,7 +112,7 @@ class LocalBackend:
 
     async def ask(self, context: ServerRequestContext[Any], question: str, system: str = "") -> Run:  # noqa: ARG002
         """Ask; a client that takes its request back stops the run, the model's call too."""
-        cancellation = Cancellation(asyncio.get_running_loop())
+        cancellation = Cancellation()
         if system or self.agent is None:
             return await self._done(partial(self._ranked, question, system, cancellation), cancellation)
         return await self._done(partial(ask, self.agent, question, cancellation=cancellation), cancellation)
@@ -127,7 +127,7 @@ class LocalBackend:
         work: Callable[[], T],
     ) -> T:
         """In a thread; what is taken back keeps it until it is over."""
-        cancellation = Cancellation(asyncio.get_running_loop())
+        cancellation = Cancellation()
         return await self._done(partial(cancellation.run_here, work), cancellation)
 
     async def _done(self, work: Callable[[], T], cancellation: Cancellation) -> T:
@@ -196,12 +196,10 @@ class SharedBackend:
             raise LimitReached(f"{self._limits.runs_per_user} of your calls are at work; wait for one")
         if self._at_work.total() >= self._limits.runs:
             raise LimitReached("too many calls are at work; try again in a moment")
-        loop = asyncio.get_running_loop()
-        cancellation = _CountingCancellation(
-            loop, partial(self._store.count_question, owner, self._limits.questions_per_day)
-        )
+        count = partial(self._store.count_question, owner, self._limits.questions_per_day)
+        cancellation = _CountingCancellation(count)
         self._at_work[owner] += 1
-        working = loop.run_in_executor(self._tools, cancellation.run_here, work)
+        working = asyncio.get_running_loop().run_in_executor(self._tools, cancellation.run_here, work)
         working.add_done_callback(lambda _: self._leave(owner))
         try:
             return await asyncio.shield(working)
@@ -217,14 +215,14 @@ class SharedBackend:
 class _CountingCancellation(Cancellation):
     """A cancellation that counts each call of a model, before it is made."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, count: Callable[[], None]) -> None:
-        super().__init__(loop)
+    def __init__(self, count: Callable[[], None]) -> None:
+        super().__init__()
         self._count = count
 
-    def ask(self, call: Callable[[], T], awaited: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def ask(self, awaited: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """As a cancellation does. Raises as ``count`` too."""
         self._count()
-        return super().ask(call, awaited)
+        return super().ask(awaited)
 
 
 @contextmanager

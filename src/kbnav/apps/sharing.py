@@ -8,11 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from kbnav.apps.console import absence_text, answer_table, closing_lines, labelled_query, row_lines, spent_words
+from kbnav.apps.console import (
+    absence_text,
+    answer_table,
+    closing_lines,
+    labelled_query,
+    note_text,
+    row_lines,
+    spent_words,
+)
 from kbnav.apps.texts import Texts
 from kbnav.evaluation.report import inside, shortened, template
 from kbnav.knowledge.evidence import Provenance
@@ -28,31 +35,23 @@ CHARACTERS = 4_000
 _CELL = 500
 
 
-@dataclass(frozen=True)
-class SharedAnswer:
-    """An answer to share: its run, and what makes its rows true where that was looked up."""
-
-    run: Run
-    evidence: Provenance | None = None
-
-
-def shared_page(answers: Sequence[SharedAnswer], query_page: str = "") -> str:
-    """The whole file as text."""
+def shared_page(answers: Sequence[tuple[Run, Provenance | None]], query_page: str = "") -> str:
+    """The whole file as text; beside each run what makes its rows true, where that was looked up."""
     from markupsafe import Markup
 
     shorten = partial(shortened, width=CHARACTERS)
     text: str = template("kbnav.apps", "shared.html", shorten=shorten, arguments=_arguments).render(
-        title=answers[0].run.question,
-        answers=[_view(one, query_page) for one in answers],
+        title=answers[0][0].question,
+        answers=[_view(run, evidence, query_page) for run, evidence in answers],
         style=Markup(inside("kbnav.apps", "shared.css")),
         most=ROWS,
     )
     return text
 
 
-def _view(one: SharedAnswer, query_page: str) -> dict[str, object]:
+def _view(run: Run, evidence: Provenance | None, query_page: str) -> dict[str, object]:
     """What the template takes of an answer; ``statements`` has a list of lines for each of the first rows."""
-    run, outcome = one.run, one.run.outcome
+    outcome = run.outcome
     table = answer_table(outcome)
     columns, rows = table.columns, [[readable_text(cell, table, _CELL) for cell in row] for row in table.rows[:ROWS]]
     if table.boolean is not None:
@@ -61,6 +60,7 @@ def _view(one: SharedAnswer, query_page: str) -> dict[str, object]:
     return {
         "run": run,
         "text": outcome.text or ("" if outcome.note else outcome.status),
+        "note": note_text(run),
         "absence": absence_text(outcome.absence) if outcome.absence else "",
         "columns": columns,
         "rows": rows,
@@ -68,8 +68,8 @@ def _view(one: SharedAnswer, query_page: str) -> dict[str, object]:
         "words": words.text() if words else "",
         "query": labelled_query(run) if outcome.query else "",
         "link": link_of(run, query_page),
-        "statements": list(row_lines(one.evidence, table)) if one.evidence else [],
-        "closing": list(closing_lines(one.evidence)) if one.evidence else [],
+        "statements": list(row_lines(evidence, table)) if evidence else [],
+        "closing": list(closing_lines(evidence)) if evidence else [],
         "kb": knowledge_base(run),
         "by": asked_with(run),
         "spent": spent_words(run, Texts("en")),

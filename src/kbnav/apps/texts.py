@@ -1,35 +1,33 @@
 """What people read around answers, in their language: on the page, in a terminal, from the bot.
 
-The page has one JSON file of texts a language under ``web/locale``, of which a terminal takes what it says too. A text
-is a string with ``{names}`` for values, or one string for each plural form of its value ``n``.
+Each language has one JSON file of texts under ``web/locale``. A text is a string with ``{names}`` for values, or one
+string for each plural form of its value ``n``.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 FIRST = "en"
 Book = Mapping[str, str | Mapping[str, str]]
 """Texts of one language by their keys."""
-_HERE = Path(__file__).parent
 _NAME = re.compile(r"\{(\w+)\}")
 _NOT_OF_SCRIPTS = (
-    "about.", "api.", "cli.", "closed.", "collect.", "entry.", "explore.", "judge.", "login.", "people.", "problem.",
+    "about.", "api.", "bot.", "cli.", "closed.", "collect.", "entry.", "explore.", "judge.", "login.", "people.",
+    "problem.", "statement.",
 )  # fmt: skip
-"""Beginnings of texts that no script of the chat page needs: those of templates, APIs and the terminal."""
+"""Beginnings of texts that no script of the chat page needs: those of templates, APIs, the terminal and the bot."""
 
 
 @cache
 def books() -> Mapping[str, Book]:
     """Every language's texts, by its code."""
-    files = sorted((_HERE / "web" / "locale").glob("*.json"))
+    files = sorted((Path(__file__).parent / "web" / "locale").glob("*.json"))
     return {path.stem: json.loads(path.read_text("utf-8")) for path in files}
 
 
@@ -56,17 +54,3 @@ def number_text(value: object) -> str:
     """A value as text; the digits of a large number in groups, by a space that every language understands."""
     large = isinstance(value, int) and abs(value) >= 10_000
     return f"{value:,}".replace(",", "\u202f") if large else str(value)
-
-
-@cache
-def _phrases() -> dict[str, dict[str, SimpleNamespace]]:
-    found = tomllib.loads((_HERE / "phrases.toml").read_text(encoding="utf-8"))
-    return {
-        part: {language: SimpleNamespace(**words) for language, words in some.items()} for part, some in found.items()
-    }
-
-
-def phrases(part: str, language: str) -> SimpleNamespace:
-    """A language's phrases of ``evidence`` or ``bot`` as attributes, else English; ``{}`` is filled."""
-    of_part = _phrases()[part]
-    return of_part.get(language.partition("-")[0].lower(), of_part["en"])

@@ -16,7 +16,6 @@ from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kbnav.answers.tables import markdown_table
@@ -60,13 +59,8 @@ from kbnav.settings.plugins import missing
 from kbnav.settings.systems import usual_agent
 
 _log = logging.getLogger(__name__)
-RULES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        **{rule: {"budget": (rule,)} for rule in ("rollback", "premature_finish", "hint")},
-        "pruning": {"pruning": "none"},
-    }
-)
-"""What leaving out each rule sets; any other name is that of a part or a tool."""
+RULES = frozenset({"rollback", "premature_finish", "hint"})
+"""Rules of the budget that can be left out, as ``pruning`` and the parts can; any other name is that of a tool."""
 PARTS = frozenset({"kg", "drf"})
 """Parts of the system ``kar``; its option ``without`` holds them."""
 
@@ -203,11 +197,12 @@ def leave_out(settings: Settings, names: Sequence[str]) -> Settings:
         if name in PARTS:
             given = settings.options.get("without", ())
             parts = given.split(",") if isinstance(given, str) else given
-            settings = settings.model_copy(update={"options": {**settings.options, "without": (*parts, name)}})
-            continue
-        rule = RULES.get(name, {"without_tools": (*settings.without_tools, name)})
-        budget = settings.budget.model_copy(update={"without": (*settings.budget.without, *rule.get("budget", ()))})
-        settings = settings.model_copy(update={**rule, "budget": budget})
+            less: Mapping[str, Any] = {"options": {**settings.options, "without": (*parts, name)}}
+        elif name in RULES:
+            less = {"budget": settings.budget.model_copy(update={"without": (*settings.budget.without, name)})}
+        else:
+            less = {"pruning": "none"} if name == "pruning" else {"without_tools": (*settings.without_tools, name)}
+        settings = settings.model_copy(update=less)
     return settings
 
 
@@ -238,18 +233,18 @@ def evaluate(
         asks = system.prompts if system.ranks_only else "model" in entry.uses and name != usual_agent(kb)
         if settings.model == OFFLINE and asks:
             _log.warning("rules stand in for the language model that %s asks; --model names one", name)
-        questions = _with_gold(plan, candidates, kb, folder, stopped, on_gold)
-        if questions is None:
+        asked = _with_gold(plan, candidates, kb, folder, stopped, on_gold)
+        if asked is None:
             return "interrupted"
-        _, answers = read_gold(folder / GOLD)
-        golden.refuse_unfit(list(answers.values()), kb, ranks_only=system.ranks_only)
-        if any(one.table is not None for one in answers.values()) and not find_spec("scipy"):
+        questions, gold = [question for question, _ in asked], [answer for _, answer in asked]
+        golden.refuse_unfit(gold, kb, ranks_only=system.ranks_only)
+        if any(one.table is not None for one in gold) and not find_spec("scipy"):
             raise missing("scoring tables", "scipy", extra="eval")
         if named := sum(map(names_only, questions)):
             what = f"{named} of {len(questions)} questions have names as stored answers"
             _log.warning("%s: kbnav eval score %s --by labels compares them", what, folder)
         texts = {question.id: question.text(plan.language) for question in questions}
-        unknown = [answers[name] for name in texts if not answers[name].known]
+        unknown = [one for one in gold if not one.known]
         for one in unknown[:10]:
             _log.warning("no gold answer of %s: %s", one.id, one.error.partition("\n")[0])
         if unknown:
@@ -260,7 +255,7 @@ def evaluate(
         if options.from_gold:
             if not system.takes_gold:
                 raise UsageError(f"{name} cannot be given anything of the gold answers")
-            given = golden.given_of_gold(options.from_gold, [answers[one] for one in texts], kb, plan.seed)
+            given = golden.given_of_gold(options.from_gold, gold, kb, plan.seed)
         frozen = golden.gold_file(plan.gold, plan.dataset.name) if plan.gold else None
         info = RunInfo(
             system=system.name,
@@ -300,8 +295,8 @@ def _with_gold(
     folder: Path,
     stopped: Callable[[], object],
     listener: golden.Listener | None,
-) -> list[Question] | None:
-    """The questions of the run, their gold answers in its folder; None where it was stopped before all were there."""
+) -> list[tuple[Question, GoldAnswer]] | None:
+    """The questions with gold answers, which are in the folder too; None where it was stopped before all were there."""
     if not plan.answerable:
         candidates = candidates[: plan.limit]
     answers: Mapping[str, GoldAnswer]
@@ -324,10 +319,10 @@ def _with_gold(
         )
         if len(answers) < len(candidates):
             return None
-    questions = [question for question in candidates if not plan.answerable or answers[question.id].has_rows]
-    if not questions:
+    asked = [(one, answers[one.id]) for one in candidates if not plan.answerable or answers[one.id].has_rows]
+    if not asked:
         raise UsageError("no question has a gold answer with rows on this knowledge base")
-    return questions[: plan.limit]
+    return asked[: plan.limit]
 
 
 def score_folder(folder: Path, run: SavedRun | None = None, metrics: Sequence[str] = ()) -> Scores:

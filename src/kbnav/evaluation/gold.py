@@ -149,6 +149,10 @@ def refuse_unfit(answers: Sequence[GoldAnswer], kb: KnowledgeBase, *, ranks_only
     if 2 * len(absent) > len(some):
         what = "%d of %d answers in the gold, such as %s, are not in %s: questions about them will score 0"
         _log.warning(what, len(absent), len(some), absent[0], place)
+    empty = [one.id for one in known if not one.has_rows]
+    if 2 * len(empty) > len(known):
+        what = "%d of %d gold answers, such as that of %s, have no rows on %s: --answerable leaves their questions out"
+        _log.warning(what, len(empty), len(known), empty[0], place)
     if table and ranks_only:
         raise UsageError(
             f"the gold answers are tables (of {table.id} too), and this system ranks nodes: give the gold as nodes"

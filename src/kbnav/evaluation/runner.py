@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -18,6 +18,7 @@ from kbnav.evaluation.records import INFO, QUESTIONS, QuestionRecord, RunInfo, r
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.ray_cluster import Pool, connected, for_workers, share_of
+from kbnav.models.cancellation import Cancellation, in_thread
 from kbnav.retrieval.base import Retriever, model_name, refuse_seen
 from kbnav.retrieval.base import attempt as attempt_ranking
 from kbnav.runs.journal import open_journal, write_whole
@@ -242,17 +243,20 @@ def _record(name: str, question: str, system: System, future: Future[Attempt]) -
 def side_by_side(
     items: Iterable[T], do: Callable[[T], R], *, jobs: int, stopped: Callable[[], object] = lambda: False
 ) -> Iterator[tuple[T, Future[R]]]:
-    """Items with ended futures as they end, by ``jobs`` threads; none is begun once ``stopped()``."""
+    """Items with ended futures as they end, by ``jobs`` threads; none is begun once ``stopped()``.
+
+    What is still under way when this is left is stopped, as its outcome is not wanted any more.
+    """
     queue = iter(items)
     under_way: dict[Future[R], T] = {}
-    pool = ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="kbnav-eval")
+    unwanted = Cancellation()
     try:
         while True:
             while len(under_way) < jobs and not stopped():
                 item = next(queue, None)
                 if item is None:
                     break
-                under_way[pool.submit(do, item)] = item
+                under_way[in_thread(partial(do, item), unwanted)] = item
             if not under_way:
                 return
             # Woken now and then, because a signal that another thread takes does not end a wait of the main thread.
@@ -260,7 +264,7 @@ def side_by_side(
             for future in ended:
                 yield under_way.pop(future), future
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        unwanted.stop()
 
 
 class Patience:

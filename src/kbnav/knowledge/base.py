@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
-from kbnav.answers.question import kb_of
 from kbnav.answers.tables import AnswerTable, Ranking
 
 Capability = Literal[
@@ -289,14 +288,6 @@ class Shaped(Protocol):
 
 
 @runtime_checkable
-class Named(Protocol):
-    """A knowledge base whose service can be asked for names alone."""
-
-    def named(self, text: str, *, language: str = "en", items: int, properties: int) -> SearchResult:
-        """What has a label or alias that begins with a text: as the service gives it, in its order."""
-
-
-@runtime_checkable
 class Profiled(Protocol):
     """A knowledge base that can say how its properties and classes are used, in one or two bounded queries each."""
 
@@ -308,38 +299,6 @@ class Profiled(Protocol):
 
     def incoming(self, entity_id: str, *, language: str = "en") -> Sequence[Share]:
         """The properties by which edges come in, most first, with how many. Raises UnknownId, QueryTimeout."""
-
-
-@runtime_checkable
-class Joint(Protocol):
-    """Several knowledge bases that are asked together."""
-
-    @property
-    def parts(self) -> Mapping[str, KnowledgeBase]:
-        """The knowledge bases by the names that tools and results know them by, in the order they were named."""
-
-    def part(self, name: str) -> KnowledgeBase:
-        """One of them. Raises BadArguments for another name."""
-
-    def declared(self, query: str) -> str:
-        """A query, which says for whom it is, with the prefixes that it uses declared. Raises BadArguments."""
-
-    def unreachable(self, asked: str, other: str) -> str:
-        """Why a query of ``asked`` cannot reach ``other`` by SERVICE; empty where it may."""
-
-    def address(self, name: str) -> str:
-        """The IRI by which SERVICE names one of them; empty where it has none."""
-
-
-def said_from(name: str, note: str) -> str:
-    """A table's note that says, first of all, which of several knowledge bases the rows are from."""
-    said = f"From {name}."
-    return note if note.startswith(said) else " ".join(filter(None, (said, note)))
-
-
-def asked_by(kb: KnowledgeBase, query: str) -> KnowledgeBase:
-    """The knowledge base that runs a query: of several, the one that the query is for. Raises BadArguments."""
-    return kb.part(kb_of(query)[0]) if isinstance(kb, Joint) else kb
 
 
 @runtime_checkable

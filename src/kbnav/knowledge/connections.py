@@ -41,17 +41,19 @@ class Deadlines(H11Protocol):
     """uvicorn's protocol, with a time for a request's head and another for its body.
 
     Without them a thousand connections that never finish their headers would take every file that the process may
-    open. Of too many such connections, the oldest goes; one whose request is there is never closed for others.
+    open. Of too many such connections, the oldest goes, unless it is new: where hundreds connect at the same moment,
+    none of their requests was read yet. One whose request is there is never closed for others.
     """
 
     head_seconds: ClassVar[float] = 10.0
     body_seconds: ClassVar[float] = 30.0
+    new_seconds: ClassVar[float] = 1.0
     most_unfinished: ClassVar[int] = 256
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self.since: float | None = None
-        """When the request began that is not there whole; None where none is waited for."""
+        self._unfinished: dict[Deadlines, float] = vars(self.server_state).setdefault("unfinished", {})
+        """The server's connections whose request is not there whole, and since when, the oldest first."""
         self._state: Any = None
         self._deadline: asyncio.TimerHandle | None = None
 
@@ -59,9 +61,7 @@ class Deadlines(H11Protocol):
         """A client has connected."""
         super().connection_made(transport)
         self._look()
-        unfinished = [one for one in self.connections if isinstance(one, Deadlines) and one.since is not None]
-        if len(unfinished) > self.most_unfinished:
-            min(unfinished, key=lambda one: one.since or 0.0).transport.abort()
+        self.loop.call_later(self.new_seconds, self._make_room)
 
     def data_received(self, data: bytes) -> None:
         """A part of a request."""
@@ -73,6 +73,13 @@ class Deadlines(H11Protocol):
         self._stop()
         super().connection_lost(exc)
 
+    def _make_room(self) -> None:
+        if len(self._unfinished) > self.most_unfinished:
+            oldest, since = next(iter(self._unfinished.items()))
+            if since <= self.loop.time() - self.new_seconds:
+                oldest._stop()  # now, so that the next looks at another
+                oldest.transport.abort()
+
     def _look(self, *, some: bool = False) -> None:
         """Start the clock where a head or a body is waited for, else stop it; ``some`` of the next ends uvicorn's."""
         state = self.conn.their_state
@@ -82,11 +89,11 @@ class Deadlines(H11Protocol):
         self._state = state
         seconds = {h11.IDLE: self.head_seconds, h11.SEND_BODY: self.body_seconds}.get(state)
         if seconds is not None:
-            self.since = self.loop.time()
+            self._unfinished[self] = self.loop.time()
             self._deadline = self.loop.call_later(seconds, self.transport.abort)
 
     def _stop(self) -> None:
-        self.since = None
+        self._unfinished.pop(self, None)
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None

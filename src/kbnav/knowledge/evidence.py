@@ -14,7 +14,8 @@ from typing import Literal
 from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.errors import KbnavError
 from kbnav.knowledge.absence import stated_none
-from kbnav.knowledge.base import KnowledgeBase, asked_by, is_mirror
+from kbnav.knowledge.base import KnowledgeBase, is_mirror
+from kbnav.knowledge.several import asked_by
 from kbnav.knowledge.sparql.evidence import EvidenceQuery, evidence_query
 from kbnav.knowledge.sparql.syntax import is_variable
 from kbnav.knowledge.sparql.verbalization import verbalize_groups

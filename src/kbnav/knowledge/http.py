@@ -31,8 +31,8 @@ from kbnav.errors import BadResponse, CredentialsError, QueryRefused, QueryTimeo
 from kbnav.knowledge.base import Meter
 from kbnav.knowledge.http_store import MAX_BODY, HttpCache, Rules, Slot, Throttle
 from kbnav.knowledge.replies import TIMED_OUT, Again, Reply, Request, host_of, is_loopback
-from kbnav.models.cancellation import current_cancellation
-from kbnav.models.transport import MIB, TooMuch, credentials, hidden_in, in_time
+from kbnav.models.cancellation import Cancellation, OutOfTime, current_cancellation, sleep
+from kbnav.models.transport import MIB, credentials, hidden_in
 from kbnav.settings.model import Settings
 
 GRACE = 10.0
@@ -112,7 +112,7 @@ class HttpClient:
         urls: Sequence[str] | None = None,
         authorization: str = "",
         api_token: str = "",
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] = sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.user_agent = user_agent(settings, urls)
@@ -155,8 +155,6 @@ class HttpClient:
                     _LOG.warning("%s; trying again in %.0f s (%d of %d)", error, seconds, attempt, self._limits.retries)
                 meter.wait(seconds)
                 self._sleep(seconds)
-                if cancellation := current_cancellation():
-                    cancellation.check()
 
     def metered(self, meter: Meter) -> HttpClient:
         """The same client, connections and all, with what it sends counted."""
@@ -216,10 +214,11 @@ class HttpClient:
 
     def _reply(self, request: Request) -> Reply:
         # Silence is ended by the limit itself; a service that drips may take it twice.
+        seconds = 2 * self._timeout(request)
         try:
-            reply = in_time(lambda: self._send(request), 2 * self._timeout(request))
-        except TooMuch as error:
-            said = f"{host_of(request.url)}: {error}"
+            reply = (current_cancellation() or Cancellation()).run(lambda: self._send(request), seconds)
+        except OutOfTime as error:
+            said = f"{host_of(request.url)}: the reply was not whole after {seconds:g} s"
             raise QueryTimeout(said) if request.service == "sparql" else Again(ServiceError(said)) from error
         secrets = (self._api_token, *credentials(self._authorization), request.params.get("lgpassword", ""))
         return replace(reply, body=hidden_in(reply.body, [one for one in secrets if one]))

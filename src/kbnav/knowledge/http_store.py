@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
+from kbnav.models.cancellation import sleep
 from kbnav.runs.database import Execute, best_effort, open_tables
 from kbnav.runs.journal import unpacked
 
@@ -129,7 +129,7 @@ class Throttle:
         place: Path | str,
         *,
         clock: Callable[[], float] | None = None,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] = sleep,
     ) -> None:
         self._sleep = sleep
         self._warned: list[str] = []

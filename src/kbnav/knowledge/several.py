@@ -13,7 +13,6 @@ from kbnav.answers.tables import AnswerTable, Ranking
 from kbnav.errors import BadArguments, UnknownId
 from kbnav.knowledge.base import (
     Capability,
-    Direction,
     Entry,
     Example,
     KnowledgeBase,
@@ -23,7 +22,6 @@ from kbnav.knowledge.base import (
     SearchResult,
     is_mirror,
     metered,
-    said_from,
 )
 from kbnav.knowledge.replies import is_loopback
 from kbnav.knowledge.sparql.vocabulary import Vocabulary, vocabulary_of
@@ -33,7 +31,10 @@ T = TypeVar("T")
 
 
 class SeveralKB:
-    """Knowledge bases by name, asked in turn; a query is for the one of its line ``# kb: NAME`` (``in_kb``)."""
+    """Knowledge bases by name, asked in turn; a query is for the one of its line ``# kb: NAME`` (``in_kb``).
+
+    ``parts`` has them by the names that tools and results know them by, in the order they were named.
+    """
 
     def __init__(self, parts: Mapping[str, KnowledgeBase], addresses: Mapping[str, str]) -> None:
         """``addresses`` are the IRIs by which SERVICE may name them; those that have one."""
@@ -57,18 +58,18 @@ class SeveralKB:
         return {"kind": "several", "kbs": {name: dict(kb.state()) for name, kb in self.parts.items()}}
 
     def part(self, name: str) -> KnowledgeBase:
-        """See ``Joint``."""
+        """One of them. Raises BadArguments for another name."""
         if name not in self.parts:
             wrong = f"there is no knowledge base {name!r} here" if name else "a query is for one knowledge base"
             raise BadArguments(f"{wrong}: name one of {', '.join(self.parts)}, by kb or by a first line `# kb: NAME`")
         return self.parts[name]
 
     def address(self, name: str) -> str:
-        """See ``Joint``."""
+        """The IRI by which SERVICE names one of them; empty where it has none."""
         return self._addresses.get(name, "")
 
     def unreachable(self, asked: str, other: str) -> str:
-        """See ``Joint``. What an engine's operator allows is known to nobody before it is tried."""
+        """Why a query of ``asked`` cannot reach ``other`` by SERVICE, as far as is known here; empty where it may."""
         kb, url = self.parts[asked], self.address(other)
         if kb_kind(kb) == "skb" or is_mirror(kb.state()):
             return f"{asked} is on this machine and asks no other"
@@ -111,27 +112,14 @@ class SeveralKB:
         return replace(table, note=said_from(name, table.note))
 
     def declared(self, query: str) -> str:
-        """The query, still saying which one it is for, with the prefixes declared that the usual ones leave out."""
+        """A query, still saying which one it is for, with the prefixes declared that the usual ones leave out."""
         name, text = kb_of(query)
         declare = getattr(self.part(name), "declared", None)
         return in_kb(declare(text) if declare else text, name)
 
-    def search_neighbors(
-        self,
-        entity_id: str,
-        *,
-        relation: str | None = None,
-        direction: Direction = "both",
-        query: str = "",
-        language: str = "en",
-        limit: int = 20,
-    ) -> Neighborhood:
+    def search_neighbors(self, entity_id: str, **options: Any) -> Neighborhood:
         """See ``KnowledgeBase``; of the first that knows the id."""
-        name, found = self._first(
-            lambda kb: kb.search_neighbors(
-                entity_id, relation=relation, direction=direction, query=query, language=language, limit=limit
-            )
-        )
+        name, found = self._first(lambda kb: kb.search_neighbors(entity_id, **options))
         return replace(found, entity=replace(found.entity, source=name))
 
     def vector_query(self, text: str, **options: object) -> Ranking:  # noqa: ARG002
@@ -157,3 +145,14 @@ class SeveralKB:
             except UnknownId:
                 continue
         raise UnknownId(f"none of {', '.join(self.parts)} knows this id: search for the name to find its id")
+
+
+def said_from(name: str, note: str) -> str:
+    """A table's note that says, first of all, which of several knowledge bases the rows are from."""
+    said = f"From {name}."
+    return note if note.startswith(said) else " ".join(filter(None, (said, note)))
+
+
+def asked_by(kb: KnowledgeBase, query: str) -> KnowledgeBase:
+    """The knowledge base that runs a query: of several, the one that the query is for. Raises BadArguments."""
+    return kb.part(kb_of(query)[0]) if isinstance(kb, SeveralKB) else kb

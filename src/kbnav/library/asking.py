@@ -27,7 +27,7 @@ from kbnav.knowledge.base import Direction, Entity, Entry, KnowledgeBase, Neighb
 from kbnav.knowledge.evidence import MOST_ROWS, Provenance
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
-from kbnav.models.cancellation import Cancellation
+from kbnav.models.cancellation import Cancellation, in_thread
 from kbnav.runs.trajectory import Call, Doubt, Run, Status, Step, Turn
 from kbnav.sessions import session
 from kbnav.sessions.evidence import citation, link_of, run_evidence
@@ -525,18 +525,24 @@ def ask(
 async def aask(
     question: str, *, on_step: Callable[[Step], None] | None = None, **how: Unpack[QuestionOptions]
 ) -> Answer:
-    """As ``ask``, awaited. Cancelling it ends the run, the call of the model too. ``on_step`` runs in a thread."""
+    """As ``ask``, awaited. Cancelling it ends the run, which is still saved. ``on_step`` runs in a thread."""
     return await awaited(partial(_run_of, question, _steps_to(on_step), **how))
 
 
 async def awaited(call: Callable[[Cancellation], T], end: Callable[[Cancellation], None] = Cancellation.stop) -> T:
-    """What ``call`` gives, made in a thread; where the task is cancelled, ``end`` ends the run."""
+    """What ``call`` gives; where the task is cancelled, ``end`` ends the run, and its end is waited for.
+
+    It has a thread of its own: in one of the loop's, many runs would take all that their models' calls wait for.
+    """
     cancellation = Cancellation(asyncio.get_running_loop())
+    run = asyncio.wrap_future(in_thread(partial(call, cancellation)))
     try:
-        return await asyncio.to_thread(call, cancellation)
+        await asyncio.wait([run])
     except asyncio.CancelledError:
         end(cancellation)
+        await asyncio.gather(run, return_exceptions=True)
         raise
+    return run.result()
 
 
 def retrieve(query: str, *, kb: AnyKB | None = None, k: int = 10, **how: Unpack[AskOptions]) -> Answer:

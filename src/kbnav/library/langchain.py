@@ -141,7 +141,7 @@ class _Node(Runnable[Conversation, Command[Node]]):
     async def ainvoke(self, input: Conversation, config: RunnableConfig | None = None, **_: Any) -> Command[Node]:  # noqa: ARG002
         """Do it in a thread."""
         work = partial(self._work, input, get_runtime())
-        return await awaited(lambda cancellation: cancellation.run_here(work), Cancellation.abandon)
+        return await awaited(lambda cancellation: cancellation.run(work), Cancellation.abandon)
 
 
 class _Runs:

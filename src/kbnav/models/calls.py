@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from langchain_core.language_models import BaseChatModel
 from pydantic import TypeAdapter
@@ -106,6 +106,15 @@ class _Answer(NamedTuple):
     left_out: int
     temperature: float | None
     sample: int
+
+
+class Ask(Protocol):
+    """``ModelCalls.ask``, or what stands in for it."""
+
+    def __call__(
+        self, prompt: str, trace: Trace, *, purpose: str, temperature: float | None = None, sample: int = 0
+    ) -> str:
+        """See there."""
 
 
 class ModelCalls:

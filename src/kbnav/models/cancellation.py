@@ -1,13 +1,14 @@
-"""Ending a run from outside: on request, out of time, out of money, or because its server shuts down."""
+"""Ending a run from outside: on request, out of time, out of money, or because its server shuts down or dies."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import CancelledError, Future, InvalidStateError
+from concurrent.futures import CancelledError, Future, InvalidStateError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial
@@ -19,6 +20,8 @@ from kbnav.errors import Stopped
 T = TypeVar("T")
 ON_REQUEST = "Stopped on request."
 _MOST_IDLE = 16
+_MOST_THREADS = 128
+"""For models that are not asynchronous: each of their calls takes one."""
 _CANCELLATION: ContextVar[Cancellation | None] = ContextVar("cancellation", default=None)
 
 
@@ -29,11 +32,6 @@ def current_cancellation() -> Cancellation | None:
 
 class OutOfTime(Exception):
     """What was waited for took longer than there was time; it is left alone, and what it brings is dropped."""
-
-
-def in_time(call: Callable[[], T], seconds: float) -> T:
-    """The result of ``call``, made in a thread of its own. Raises OutOfTime, and what ``call`` raises."""
-    return Cancellation()._wait(in_thread(call), seconds)
 
 
 def in_thread(call: Callable[[], T], cancellation: Cancellation | None = None) -> Future[T]:
@@ -78,6 +76,43 @@ def _serve(work: Callable[[], None]) -> None:
         work = calls.get()
 
 
+def _shared_loop() -> asyncio.AbstractEventLoop:
+    """One for all threads, as the clients of models are, which several loops at once would confuse."""
+    with _STARTING:
+        if not _SHARED:
+            loop = asyncio.new_event_loop()
+            loop.set_default_executor(ThreadPoolExecutor(_MOST_THREADS))
+            threading.Thread(target=loop.run_forever, daemon=True, name="kbnav-models").start()
+            _SHARED.append(loop)
+        return _SHARED[0]
+
+
+_STARTING = threading.Lock()
+_SHARED: list[asyncio.AbstractEventLoop] = []
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_SHARED.clear)
+
+
+def end_with_parent() -> None:
+    """Have this process ended by SIGTERM once the process that started it by ``multiprocessing`` has ended."""
+    from multiprocessing import parent_process
+
+    def wait() -> None:
+        if parent := parent_process():
+            parent.join()
+            signal.raise_signal(signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True, name="kbnav-parent").start()
+
+
+def sleep(seconds: float) -> None:
+    """Wait so long, unless the run ends that this code is a part of. Raises as ``Cancellation.check``."""
+    cancellation, over = current_cancellation() or Cancellation(), threading.Event()
+    with cancellation.on_cancel(over.set):
+        over.wait(seconds)
+    cancellation.check()
+
+
 class Cancellation:
     """Ends one run at once, from any thread.
 
@@ -88,7 +123,10 @@ class Cancellation:
     def __init__(
         self, loop: asyncio.AbstractEventLoop | None = None, limit: Callable[[Any], str] | None = None
     ) -> None:
-        """``loop`` (of another thread) makes the model's calls; ``limit`` says why no model may be asked any more."""
+        """``loop`` (of another thread) makes the model's calls, else one that all such share.
+
+        ``limit`` says why no model may be asked any more.
+        """
         self._loop = loop
         self._limit = limit
         self._lock = threading.Lock()
@@ -138,14 +176,12 @@ class Cancellation:
         finally:
             _CANCELLATION.reset(token)
 
-    def ask(self, call: Callable[[], T], awaited: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The same as ``call`` gives, by a coroutine that is cancelled when the run ends; raises as ``check``."""
+    def ask(self, awaited: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What a coroutine brings that is cancelled when the run ends; raises as ``check``."""
         self.check()
-        if self._loop is None:
-            return call()
         coroutine = awaited()
         try:
-            asked = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            asked = asyncio.run_coroutine_threadsafe(coroutine, self._loop or _shared_loop())
         except RuntimeError as error:  # the loop was closed with the run
             coroutine.close()
             raise self._error() from error
@@ -188,38 +224,3 @@ class Cancellation:
 
     def _error(self) -> Exception:
         return Stopped(self._why) if self._why else CancelledError()
-
-
-@contextmanager
-def cancelled_by(stop: threading.Event, why: str = ON_REQUEST) -> Iterator[Cancellation]:
-    """A cancellation, with a loop for models' calls, that ``stop`` asks for, which a signal's handler may set."""
-    loop, over = asyncio.new_event_loop(), threading.Event()
-    cancellation = Cancellation(loop)
-
-    def watch() -> None:
-        while not over.is_set():
-            if stop.wait(0.1):
-                cancellation.stop(why)
-                return
-
-    threads = [threading.Thread(target=work, daemon=True) for work in (loop.run_forever, watch)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield cancellation
-    finally:
-        over.set()
-        with suppress(TimeoutError, CancelledError):  # calls that were given up close their connections first
-            asyncio.run_coroutine_threadsafe(_cancelled(), loop).result(5)
-        loop.call_soon_threadsafe(loop.stop)
-        for thread in threads:
-            thread.join(5)
-        if not loop.is_running():
-            loop.close()
-
-
-async def _cancelled() -> None:
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in left:
-        task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)

@@ -105,10 +105,7 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
     try:
         cancellation, name = current_cancellation(), str(getattr(getattr(model, "bound", model), "model_name", ""))
         with span("chat", name, request_model=name) as tell:
-            if cancellation is None:
-                reply = model.invoke(prompt)
-            else:
-                reply = cancellation.ask(lambda: model.invoke(prompt), lambda: _stream(model, prompt))
+            reply = cancellation.ask(lambda: _stream(model, prompt)) if cancellation else model.invoke(prompt)
             tell(tokens(usage_of(reply)))
             return reply
     except (openai.AuthenticationError, openai.PermissionDeniedError) as error:

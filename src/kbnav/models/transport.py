@@ -19,11 +19,10 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from kbnav.models import cancellation
-from kbnav.models.cancellation import OutOfTime
+from kbnav.models.cancellation import Cancellation, OutOfTime
 
 Purpose = Literal["", "step", "answer"]
 """What a reply is for: the next step of a run, the answer in words, or nothing that anybody wants to hear."""
@@ -78,7 +77,6 @@ SHORTEST = 6
 """Characters of a secret; what is shorter cannot be told from ordinary text."""
 _PORTS = {"http": 80, "https": 443}
 _HOME = "kbnav.home"
-T = TypeVar("T")
 
 
 class TooMuch(ValueError):
@@ -129,9 +127,9 @@ def clients(place: str, seconds: float, proxy: str, largest: int) -> tuple[Any, 
             send = super().send
             request.extensions[_HOME] = origin(str(request.url))
             try:
-                return in_time(lambda: send(request, **options), seconds)
-            except TooSlow as error:  # as a time limit of the library's own, it is tried again
-                raise library.ReadTimeout(str(error), request=request) from error
+                return Cancellation().run(lambda: send(request, **options), seconds)
+            except (OutOfTime, TooSlow) as error:  # as a time limit of the library's own, it is tried again
+                raise library.ReadTimeout(_slow(seconds), request=request) from error
 
         def __init__(self, **options: Any) -> None:
             super().__init__(**options)
@@ -177,14 +175,6 @@ def _hang_up(transports: Iterable[Any]) -> None:
 def out_of_bounds(error: BaseException) -> str:
     """What an endpoint did that is not let pass, where that is why the openai library raised ``error``."""
     return str(error.__cause__) if isinstance(error.__cause__, (TooMuch, LedAway)) else ""
-
-
-def in_time(call: Callable[[], T], seconds: float) -> T:
-    """A call's result, left alone after so many seconds in all. Raises TooSlow, and what ``call`` raises."""
-    try:
-        return cancellation.in_time(call, seconds)
-    except OutOfTime as error:
-        raise TooSlow(_slow(seconds)) from error
 
 
 def _slow(seconds: float) -> str:

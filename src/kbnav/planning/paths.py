@@ -34,23 +34,32 @@ TEXT: tuple[Hop, ...] = ()
 """The path ``text``: no relation is followed, the answer is looked for by its document (PASemiQA, section 4.1.2)."""
 
 
-@dataclass(frozen=True)
-class PlannedPath:
-    """A path from a matched node; ``types`` met, one more than hops, or none: then of any type."""
+class RelationPath(NamedTuple):
+    """Hops, and the node types met: one more than hops, or none for the path ``text``."""
 
     hops: tuple[Hop, ...]
-    probability: float
-    types: tuple[str, ...] = ()
+    types: tuple[str, ...]
 
     @property
     def start(self) -> str:
-        """The type it begins at; empty for any."""
+        """The type it begins at; empty for ``text``."""
         return self.types[0] if self.types else ""
 
-    @property
-    def is_text(self) -> bool:
-        """Whether this is the path ``text``."""
-        return self.hops == TEXT
+    def __str__(self) -> str:
+        if not self.hops:
+            return "text"
+        steps = zip(self.hops, self.types[1:], strict=True)
+        return self.types[0] + "".join(f" --{hop}--> {kind}" for hop, kind in steps)
+
+
+TEXT_PATH = RelationPath(TEXT, ())
+
+
+class PlannedPath(NamedTuple):
+    """A path from a matched node, and how probable it is that it leads to the answer."""
+
+    path: RelationPath
+    probability: float
 
 
 @dataclass(frozen=True)
@@ -85,27 +94,6 @@ class SchemaEdge(NamedTuple):
     relation: str
     target: str
     edges: int = 1
-
-
-class RelationPath(NamedTuple):
-    """Hops, and the node types met: one more than hops, or none for the path ``text``."""
-
-    hops: tuple[Hop, ...]
-    types: tuple[str, ...]
-
-    @property
-    def start(self) -> str:
-        """The type it begins at; empty for ``text``."""
-        return self.types[0] if self.types else ""
-
-    def __str__(self) -> str:
-        if not self.hops:
-            return "text"
-        steps = zip(self.hops, self.types[1:], strict=True)
-        return self.types[0] + "".join(f" --{hop}--> {kind}" for hop, kind in steps)
-
-
-TEXT_PATH = RelationPath(TEXT, ())
 
 
 class PathSchema:
@@ -271,7 +259,7 @@ def checked(
     best = sorted(shares.items(), key=lambda item: -item[1])[:most]
     total = sum(share for _, share in best)
     return Plan(
-        tuple(PlannedPath(path.hops, share / total, path.types) for path, share in best if total > 0),
+        tuple(PlannedPath(path, share / total) for path, share in best if total > 0),
         tuple(notes),
     )
 
@@ -319,14 +307,13 @@ MOST_REACHED = 10_000
 """Nodes that are followed of each hop of a path: hubs lead to a large part of the graph."""
 
 
-def reached(skb: SKB, path: RelationPath | PlannedPath, nodes: Sequence[str], limit: int = MOST_REACHED) -> NodeNumbers:
+def reached(skb: SKB, path: RelationPath, nodes: Sequence[str], limit: int = MOST_REACHED) -> NodeNumbers:
     """The nodes, ascending, that a path leads to from nodes of its first type; none for ``text``. Raises UnknownId."""
     if not path.hops:
         return np.zeros(0, np.int32)
     numbers = {skb.number(node) for node in nodes}
-    starts = sorted(number for number in numbers if not path.start or skb.type(number) == path.start)
-    found = np.array(starts, np.int32)
-    for hop, kind in zip(path.hops, path.types[1:] or ("",) * len(path.hops), strict=True):
-        within = skb.type_range(kind) if kind else None
-        found = skb.graph.expand(found, graph.Hop(skb.relation_number(hop.relation), hop.way, within), limit)
+    found = np.array(sorted(number for number in numbers if skb.type(number) == path.start), np.int32)
+    for hop, kind in zip(path.hops, path.types[1:], strict=True):
+        step = graph.Hop(skb.relation_number(hop.relation), hop.way, skb.type_range(kind))
+        found = skb.graph.expand(found, step, limit)
     return found

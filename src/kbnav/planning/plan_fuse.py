@@ -40,7 +40,7 @@ from kbnav.planning.paths import TEXT_PATH, PathSchema, Plan, Planner, RelationP
 from kbnav.planning.planners import encoder_of
 from kbnav.planning.ranker import EPOCHS, Mask, Ranker
 from kbnav.planning.training import MOST_ANSWERS, Example, LabelledQuestion, path_label, possible
-from kbnav.retrieval.base import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, hits_text
+from kbnav.retrieval.base import NO_PROMPTS, Hits, TrainedOptions, as_ranking, candidate_ranges, hits_text
 from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
 from kbnav.runs.journal import write_whole
 from kbnav.runs.trajectory import Trace
@@ -276,14 +276,14 @@ class Gatherer:
         joint, narrow, confidence = np.zeros(count), np.zeros(count), 0.0
         for clause, plan in planned:
             one = np.zeros(count)
-            for path in plan.paths:
-                if path.is_text:  # the name may be a mere word: then nothing speaks against what no path leads to
-                    one += path.probability
+            for path, share in plan.paths:
+                if path == TEXT_PATH:  # the name may be a mere word: then nothing speaks against what no path leads to
+                    one += share
                     continue
-                confidence = max(confidence, path.probability)
+                confidence = max(confidence, share)
                 ends = reached(self._skb, path, list(map(self._skb.id, clause.nodes)), _ENDS)
-                one[ends] += path.probability
-                narrow[ends] += path.probability / max(1, len(ends))
+                one[ends] += share
+                narrow[ends] += share / max(1, len(ends))
             joint += np.log(_FLOOR_evidence + one)
         found = np.flatnonzero(narrow)
         order = np.argsort(-(joint + START.plain[1] * np.log(_NARROWEST + narrow))[found], kind="stable")
@@ -477,11 +477,9 @@ def load(folder: Path, skb: SKB) -> tuple[Card, Ranker, WordWeights, Weights]:
     return card, planner, WordWeights(**found["telling"]), Weights(**found["weights"])
 
 
-class PlanFuseOptions(RetrievalOptions):
+class PlanFuseOptions(TrainedOptions):
     """Options of ``plan-fuse``."""
 
-    trained: str = ""
-    """Folder of what was trained (``kbnav train fuse``)."""
     depth: int = Field(default=100, ge=1)
     """Nodes of each ranking that count where there is no plan."""
 
@@ -494,9 +492,7 @@ class PlanFuse:
 
     def __init__(self, kb: SkbKB, options: PlanFuseOptions) -> None:
         """Raises UsageError without what was trained, or where that is for another SKB; DataError if it is damaged."""
-        if not options.trained:
-            raise UsageError("plan-fuse must be trained first: kbnav train fuse, then --set trained=FOLDER")
-        self._skb, self._options, folder = kb.skb, options, Path(options.trained)
+        self._skb, self._options, folder = kb.skb, options, options.folder(self.name, "fuse")
         self._ranges = candidate_ranges(kb.skb, options)
         card, planner, telling, self._weights = load(folder, kb.skb)
         self._gatherer = Gatherer(kb.skb, planner, telling, self._ranges)
@@ -510,7 +506,7 @@ class PlanFuse:
             seen.nodes = [self._skb.id(node) for clause, _ in planned for node in clause.nodes]
             seen.text = "\n".join(_describe(query, *one) for one in planned) or "nothing is named"
         with trace.step("fuse", query=query) as seen:
-            if any(not path.is_text for _, plan in planned for path in plan.paths):
+            if any(path != TEXT_PATH for _, plan in planned for path, _ in plan.paths):
                 hits = self._weighed(query, planned)
             else:
                 hits = self._by_rank(query)
@@ -533,5 +529,5 @@ class PlanFuse:
 
 
 def _describe(query: str, clause: Clause, plan: Plan) -> str:
-    best = [f"{path.probability:.2f} {' / '.join(map(str, path.hops)) or 'text'}" for path in plan.paths[:3]]
+    best = [f"{share:.2f} {' / '.join(map(str, path.hops)) or 'text'}" for path, share in plan.paths[:3]]
     return f"{query[clause.start : clause.end]}: {', '.join(best) or 'no path'}"

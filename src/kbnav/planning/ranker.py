@@ -228,7 +228,7 @@ class Ranker:
         logs = log_softmax(self._scorer.scores(asked, self._candidates)[0], possible)
         best = np.argsort(-logs, kind="stable")[:MOST_PLANNED]
         probable = [(self._paths[place], float(np.exp(logs[place]))) for place in best if possible[place]]
-        kept = (PlannedPath(path.hops, share, path.types) for path, share in probable if share >= LEAST_PROBABLE)
+        kept = (PlannedPath(path, share) for path, share in probable if share >= LEAST_PROBABLE)
         return Plan(tuple(kept), self._notes)
 
     def _possible(self, starts: Iterable[str]) -> Mask:

@@ -42,23 +42,17 @@ class PlannerOptions(Options):
 
 @dataclass(frozen=True)
 class Example:
-    """A question, its matched nodes' ids and types, and its distribution over paths; ``made_from``: known ones."""
+    """A question, its matched nodes' ids and types, and its distribution over paths."""
 
     question: str
     nodes: tuple[str, ...] = ()
     starts: frozenset[str] = frozenset()
     label: Mapping[RelationPath, float] = field(default_factory=dict)
-    made_from: tuple[Gold, ...] = ()
-
-    @property
-    def golds(self) -> tuple[Gold, ...]:
-        """The right paths: those it was made from, else each of the label's."""
-        return self.made_from or tuple((path,) for path in self.label)
 
     @property
     def text_only(self) -> bool:
         """Whether no path of relations is right."""
-        return all(path == TEXT_PATH for gold in self.golds for path in gold)
+        return set(self.label) <= {TEXT_PATH}
 
 
 @dataclass(frozen=True)
@@ -98,14 +92,11 @@ def examples(
     questions: Iterable[LabelledQuestion],
     skb: SKB,
     matcher: NodeMatcher,
-    *,
-    known: bool = False,
     weighing: Weighing = "likelihood",
 ) -> Iterator[Example]:
     """The questions with their matched nodes and labels; answers that the SKB lacks are left out.
 
-    ``weighing`` is that of ``path_label``. With ``known``, the label is uniform over the paths a question was made
-    from, where it has them, named as the schema does. Questions of which no right path is known are left out.
+    ``weighing`` is that of ``path_label``. Questions of which no right path is known are left out.
     """
     schema = PathSchema.of(skb)
     for question in questions:
@@ -113,24 +104,15 @@ def examples(
         nodes = [skb.number(node.id) for node in matched]
         named = any(node.how != "embedding" for node in matched)
         answers = [number for number in map(skb.nodes.ids.find, question.answers) if number >= 0]
-        golds = tuple(dict.fromkeys(possible(gold, schema) for gold in question.paths)) if known else ()
-        label = _spread(golds) or path_label(skb, schema, nodes, answers[:MOST_ANSWERS], weighing, named=named)
+        label = path_label(skb, schema, nodes, answers[:MOST_ANSWERS], weighing, named=named)
         if label:
-            yield Example(question.text, tuple(map(skb.id, nodes)), frozenset(map(skb.type, nodes)), label, golds)
+            yield Example(question.text, tuple(map(skb.id, nodes)), frozenset(map(skb.type, nodes)), label)
 
 
 def possible(gold: Gold, schema: PathSchema) -> Gold:
     """A gold path as the schema has it, where it does: what is stored both ways is followed ``out`` only."""
     walks = [walk for path in gold for walk in schema.follow(path.hops, path.types[:1]) if walk.types == path.types]
     return tuple(dict.fromkeys(walks)) or gold
-
-
-def _spread(golds: Sequence[Gold]) -> dict[RelationPath, float]:
-    label: defaultdict[RelationPath, float] = defaultdict(float)
-    for gold in golds:
-        for path in gold:
-            label[path] += 1.0 / (len(golds) * len(gold))
-    return dict(label)
 
 
 def path_label(

@@ -5,7 +5,7 @@ parts fit together::
 
     program = Program.read(source)                       # program.py; raises BadProgram with the lines
     api = Api(kb, model=calls)                           # api/; what a program may call; api.prompt tells a writer
-    parts = open_parts(kb, settings)                     # first_stage.py; parts.first(query, None): 200 candidates
+    parts = open_parts(kb, settings)                     # sandbox.py; parts.first(query, None): 200 candidates
     with Sandbox() as sandbox:                           # sandbox.py
         problems = sandbox.check(program, api)           # found before anything runs, with lines
         outcome = sandbox.run(program, query, candidates, api)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from kbnav.models.calls import Ask
 from kbnav.planning.training import LabelledQuestion
 from kbnav.prompts import render
 from kbnav.runs.trajectory import Trace
@@ -31,8 +32,6 @@ _VOCABULARY = 400
 _WORD = re.compile(r"[^\W\d_]+")
 _NUMBERED = re.compile(r"^\W*(\d+)\W+(.+?)\s*$", re.MULTILINE)
 _ASSIGNED = re.compile(r"^\W*(\d+)\s*[:.)=-]+>?\s*\D{0,10}(\d+)", re.MULTILINE)
-Ask = Callable[..., str]
-"""A prompt, a trace and the ``purpose``; the model's reply, as ``ModelCalls.ask`` gives it."""
 
 
 @dataclass(frozen=True)

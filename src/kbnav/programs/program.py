@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from kbnav.errors import TellModel
+from kbnav.errors import KbnavError, TellModel
 from kbnav.runs.trajectory import Usage
 
 Entry = Literal["score", "retrieve"]
@@ -50,6 +50,14 @@ class Problem:
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.message}" if self.line else self.message
+
+
+class LimitReached(KbnavError):
+    """A limit that ends the run of a program; ``kind`` is that of the failure."""
+
+    def __init__(self, kind: FailureKind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class BadProgram(TellModel):

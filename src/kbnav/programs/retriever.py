@@ -21,13 +21,12 @@ from kbnav.encoders.trained import Question, refuse_seen
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.calls import open_calls
-from kbnav.programs.first_stage import bound_to, open_parts
 from kbnav.programs.groups import Centroids, assign
 from kbnav.programs.program import BadProgram, Program
-from kbnav.programs.sandbox import Sandbox
+from kbnav.programs.sandbox import Sandbox, bound_to, open_parts
 from kbnav.programs.steps import ranked
 from kbnav.prompts import prompt_hashes
-from kbnav.retrieval.base import NO_PROMPTS, RetrievalOptions, as_ranking, hits_text
+from kbnav.retrieval.base import NO_PROMPTS, TrainedOptions, as_ranking, hits_text
 from kbnav.runs.journal import Strict, read_document, write_whole
 from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import OFFLINE, Settings
@@ -159,11 +158,9 @@ Routing = Literal["auto", "model", "centroid"]
 _ROUTING_PROMPT = "agent_retriever/assign.md"
 
 
-class AgentRetrieverOptions(RetrievalOptions):
+class AgentRetrieverOptions(TrainedOptions):
     """Options of ``agent-retriever``."""
 
-    trained: str = ""
-    """The folder that ``kbnav train programs`` wrote."""
     routing: Routing = "auto"
     """How a query finds its group: by one call of a model, or by common words; auto: by a model if there is one."""
     api_model: str = ""
@@ -177,10 +174,7 @@ class AgentRetriever:
 
     def __init__(self, kb: SkbKB, settings: Settings, options: AgentRetrieverOptions) -> None:
         """Raises UsageError where nothing was trained, or for something else than is here."""
-        if not options.trained:
-            made = "kbnav train programs makes them, --set trained=FOLDER names their folder"
-            raise UsageError(f"agent-retriever needs programs: {made}")
-        self._skb, self._frozen = kb.skb, read_frozen(Path(options.trained))
+        self._skb, self._frozen = kb.skb, read_frozen(options.folder(self.name, "programs"))
         about = self._frozen.about
         model = options.api_model or about.models.get("programs", "")
         self._parts = open_parts(kb, settings, candidates=options.candidates, api_model=model)

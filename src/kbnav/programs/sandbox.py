@@ -27,13 +27,16 @@ from kbnav.answers.tables import encodable
 from kbnav.errors import BadArguments, KbnavError, QueryTimeout, ServiceError, TellModel, UnknownId
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.ray_cluster import Pool, connected, for_workers, share_of
-from kbnav.knowledge.skb.kb import as_skb
-from kbnav.programs.api import Api, Calls, OutOfCalls
+from kbnav.knowledge.skb.kb import SkbKB, as_skb
+from kbnav.models.calls import open_calls
+from kbnav.models.cancellation import end_with_parent
+from kbnav.programs.api import API_VERSION, Api, Calls
 from kbnav.programs.api.functions import OverLimit
 from kbnav.programs.api.knowledge import NotHere
-from kbnav.programs.first_stage import open_parts
-from kbnav.programs.program import Failure, FailureKind, Outcome, Problem, Program
+from kbnav.programs.program import Failure, FailureKind, LimitReached, Outcome, Problem, Program
 from kbnav.programs.steps import SIDE_BY_SIDE, TrialRunner
+from kbnav.prompts import prompt_hashes
+from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
 from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import OFFLINE, Settings
 from kbnav.settings.plugins import needs
@@ -74,19 +77,8 @@ _KINDS: Mapping[str, FailureKind] = {
     "RecursionError": "recursion",
     "SyntaxError": "program",
     "NotImplementedError": "program",
-    "OutOfCalls": "calls",
-    "OutOfOutput": "output",
-    "OutOfTime": "time",
 }
 Turn = Callable[[], "monty.SyncSnapshot"]
-
-
-class OutOfOutput(KbnavError):
-    """A program printed more than it may."""
-
-
-class OutOfTime(KbnavError):
-    """A program was at work for longer than it may be."""
 
 
 @dataclass(frozen=True)
@@ -167,8 +159,8 @@ class Sandbox:
             scores, failure = read_scores(value, program, candidates, api)
         except self._monty.MontyError as error:
             failure = self._failure(error, program)
-        except (OutOfCalls, OutOfOutput, OutOfTime) as error:
-            failure = Failure(str(error), kind=_KINDS[type(error).__name__])
+        except LimitReached as error:
+            failure = Failure(str(error), kind=error.kind)
         seconds = round(time.perf_counter() - began, 4)
         return Outcome(scores, failure, calls.feedback.text, dict(calls.counts), seconds, calls.trace.usage)
 
@@ -186,7 +178,7 @@ class Sandbox:
 
         def check_output() -> None:
             if room < 0:
-                raise OutOfOutput(f"it printed more than {self.limits.output} bytes")
+                raise LimitReached("output", f"it printed more than {self.limits.output} bytes")
 
         def turn(go_on: Turn) -> monty.SyncSnapshot:
             """One turn of the interpreter, with the time in which its values come out of the process."""
@@ -203,7 +195,7 @@ class Sandbox:
                 while not isinstance(state, self._monty.MontyComplete):
                     check_output()
                     if seconds < 0:  # the interpreter ends a single turn itself
-                        raise OutOfTime(f"TimeoutError: it ran longer than {self.limits.seconds:g} seconds")
+                        raise LimitReached("time", f"TimeoutError: it ran longer than {self.limits.seconds:g} seconds")
                     state = turn(self._resumption(state, calls))
             except self._monty.MontyError:
                 check_output()  # a program sees what the callback raises, and may catch it
@@ -312,6 +304,43 @@ def _not_scores(value: Any) -> str | None:
     return None
 
 
+SIZE = 200
+"""Candidates of a query, the first of ``graph-rank``, which follows relations and compares words and vectors.
+
+AvaTaR's programs rank the first 50 nodes of ``vss``. On STaRK's Prime these hold an answer for 52 % of the queries.
+"""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What programs run with. ``first`` gives candidates' ids, best first."""
+
+    first: Callable[[str, Trace | None], Sequence[str]]
+    api: Api
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        """SHA-256 of those of the functions that ask a model, where there is one."""
+        return prompt_hashes("programs") if self.api.model else {}
+
+
+def open_parts(kb: SkbKB, settings: Settings, *, candidates: Sequence[str] = (), api_model: str = "") -> Parts:
+    """The parts; programs ask ``api_model``, and none where it is empty. Raises UsageError, CredentialsError."""
+    model = open_calls(settings.asking(api_model)) if api_model else None
+    stage = GraphRank(kb, GraphRankOptions(candidates=tuple(candidates)))
+    return Parts(lambda query, trace: stage.retrieve(query, SIZE, trace).ids, Api(kb, model=model))
+
+
+def bound_to(kb: SkbKB) -> dict[str, Any]:
+    """What programs depend on, by name, as plain data."""
+    return {
+        "api": API_VERSION,
+        "schema": kb.skb.meta.schema_sha256,
+        "encoder": kb.skb.meta.encoder,
+        "first stage": {"system": GraphRank.name, "size": SIZE},
+    }
+
+
 Where = Literal["here", "processes", "ray"]
 """Where programs run: in the sandboxes of this process, or in those of other processes."""
 
@@ -338,6 +367,7 @@ _HERE: list[Worker] = []
 
 
 def _begin(settings: Settings, api_model: str) -> None:
+    end_with_parent()
     signal(SIGINT, SIG_IGN)  # ^C ends the training behind its step, which these are needed for
     _HERE.append(Worker(settings, api_model))
 

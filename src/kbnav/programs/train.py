@@ -30,11 +30,10 @@ from kbnav.knowledge.skb.questions import read
 from kbnav.models.calls import open_calls
 from kbnav.models.prices import cost_of, price_of
 from kbnav.planning.training import LabelledQuestion
-from kbnav.programs.first_stage import bound_to, open_parts
 from kbnav.programs.groups import MOST, SMALLEST, Centroids, Group, groups_by_model, one_group
 from kbnav.programs.program import Problem, Program
 from kbnav.programs.retriever import Description, GroupRecord, freeze, read_frozen
-from kbnav.programs.sandbox import Sandbox, Where, open_bench
+from kbnav.programs.sandbox import Sandbox, Where, bound_to, open_bench, open_parts
 from kbnav.programs.steps import (
     RULE,
     History,
@@ -261,10 +260,8 @@ class Order:
     @cached_property
     def seen(self) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
         """The questions of both parts, as a folder keeps them."""
-        training, validation = (
-            question_digests((one.id, one.text) for one in part) for part in (self.training, self.validation)
-        )
-        return training, validation
+        learned, apart = ([(one.id, one.text) for one in part] for part in (self.training, self.validation))
+        return question_digests(learned), question_digests(apart)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, Self, cast
 
@@ -65,6 +66,19 @@ class RetrievalOptions(Options):
 
     candidates: tuple[str, ...] = ()
     """Node types that may answer. Default: products on STaRK's Amazon, papers on its MAG, else any."""
+
+
+class TrainedOptions(RetrievalOptions):
+    """Options of a system that is trained first."""
+
+    trained: str = ""
+    """The folder that ``kbnav train`` wrote."""
+
+    def folder(self, system: str, kind: str) -> Path:
+        """That folder. Raises UsageError, which names the ``kind`` of training, where none is given."""
+        if not self.trained:
+            raise UsageError(f"{system} must be trained first: kbnav train {kind}, then --set trained=FOLDER")
+        return Path(self.trained)
 
 
 class ComposedOptions(RetrievalOptions):

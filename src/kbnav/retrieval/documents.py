@@ -28,6 +28,7 @@ from kbnav.models.calls import Blobs
 from kbnav.retrieval.base import (
     NO_PROMPTS,
     RetrievalOptions,
+    TrainedOptions,
     as_ranking,
     candidate_ranges,
     followed,
@@ -134,8 +135,6 @@ class MultiVSSOptions(VSSOptions):
     """Nodes of ``vss`` that are ranked again."""
     aggregate: Aggregate = "max"
     """The score of a node: the largest cosine of its chunks, their mean, or the mean of the largest three."""
-    chunk_words: int = Field(default=128, ge=1)
-    """Words of a chunk at most."""
     chunks: Annotated[int, Field(ge=1)] | Literal["published"] = 200
     """Chunks of a node at most; of a hub with more the last relations are left out. ``published``: STaRK's chunks, all
     of them, of 256 characters of text and relations together."""
@@ -162,13 +161,12 @@ class MultiVSS:
         found = numbers(self._skb, self._vss.nearest(vector, max(k, self._options.first), trace, query))
         first, others = found[: self._options.first], found[self._options.first :]
         with trace.step(self.name, aggregate=self._options.aggregate, nodes=len(first)) as seen:
-            words = self._options.chunk_words
             most = None if self._options.chunks == "published" else self._options.chunks
             whole = [
                 list(
                     published_chunks(get_doc_info(self._skb, node, compact=True))
                     if most is None
-                    else chunks(self._skb, node, words)
+                    else chunks(self._skb, node)
                 )
                 for node in first
             ]
@@ -200,7 +198,7 @@ class MultiVSS:
         return np.stack([np.frombuffer(known[key], dtype=np.float32) for key in keys])
 
 
-def chunks(skb: SKB, node: int, words: int) -> Iterator[str]:
+def chunks(skb: SKB, node: int, words: int = 128) -> Iterator[str]:
     """The text of a node, then its relations, each cut into parts of at most so many words."""
     for text in (get_doc_info(skb, node, add_rel=False), get_rel_info(skb, node)):
         parts = compact_text(text).split()
@@ -242,24 +240,14 @@ _OF = "of.json"
 _PART = "vectors.part"
 
 
-class DenseOptions(RetrievalOptions):
-    """Options of ``dense``."""
-
-    trained: str = ""
-    """The folder that ``kbnav train dense`` wrote."""
-
-
 class Dense(VSS):
     """The cosine of the query's embedding with each document's, by encoders of their own."""
 
     name = "dense"
 
-    def __init__(self, kb: SkbKB, options: DenseOptions) -> None:
+    def __init__(self, kb: SkbKB, options: TrainedOptions) -> None:
         """Raises UsageError where nothing is named that was trained for the SKB, or where it has no vectors of it."""
-        if not options.trained:
-            made = "kbnav train dense makes them, --set trained=FOLDER names their folder"
-            raise UsageError(f"dense needs encoders: {made}")
-        folder = Path(options.trained)
+        folder = options.folder(self.name, "dense")
         encoder = Trained.load(folder)
         check_schema(folder, encoder.card, kb.skb.meta.name, kb.skb.meta.schema_sha256)
         super().__init__(kb, options, (vectors_of(folder, kb.skb, encoder), encoder.card.relations))

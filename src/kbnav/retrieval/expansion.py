@@ -73,8 +73,6 @@ class ExpansionOptions(ComposedOptions):
 
     base: str = "vss"
     """The system that is asked with the expanded query."""
-    repeats: Count = 1
-    """How often the query itself stands in the expanded query."""
 
     @property
     def made_of(self) -> Sequence[str]:
@@ -138,7 +136,7 @@ class ExpandedRetriever:
         if not expansions:
             trace.record("expanded_query", Observed("no expansion was made: the query is asked as it is", ok=False))
             return self._base.retrieve(query, k, trace)
-        expanded = join(query, expansions, self._options.repeats)
+        expanded = join(query, expansions)
         trace.record("expanded_query", Observed(expanded))
         nodes = expansions.nodes if isinstance(expansions, Expansions) else ()
         found = self._base.retrieve(expanded, max(k, len(nodes)), trace)
@@ -229,9 +227,9 @@ class AGR(RAR):
         return document(self._calls.ask(prompt, trace, purpose=step, needed=False))
 
 
-def join(query: str, expansions: Sequence[str], repeats: int = 1) -> str:
-    """The query, as often as told, and its expansions behind it, a line each (KAR, equation 2)."""
-    return "\n".join([*[query] * repeats, *expansions])
+def join(query: str, expansions: Sequence[str]) -> str:
+    """The query and its expansions behind it, a line each (KAR, equation 2)."""
+    return "\n".join([query, *expansions])
 
 
 def write_documents(
@@ -369,6 +367,10 @@ _ALONE = re.compile(rf"^[^\w.+-]*{_SCORE.pattern}\W*$", re.ASCII | re.IGNORECASE
 _LABELLED = re.compile(rf"\b(?:score|rating|relevance)\b[^\w.+-]*(?:is\s+)?{_SCORE.pattern}", re.ASCII | re.IGNORECASE)
 
 
+_RANK_WEIGHT = 0.1
+"""What the first place of the first system adds to the model's score; the last adds ``1 / top_v`` of it."""
+
+
 class RerankOptions(ComposedOptions):
     """Options of ``rerank``."""
 
@@ -376,8 +378,6 @@ class RerankOptions(ComposedOptions):
     """The system whose first nodes are scored."""
     top_v: int = Field(default=20, ge=1)
     """How many of them; STaRK scores 20, and 10 for the questions that people wrote."""
-    rank_weight: float = Field(default=0.1, ge=0.0)
-    """What the first place of the first system adds to the model's score; the last adds ``1 / top_v`` of it."""
     neighbors: int = Field(default=-1, ge=-1)
     """Neighbours of a kind that a document lists; -1: all, until the model's window is full."""
 
@@ -424,11 +424,9 @@ class Rerank:
         return render("rerank/score.md", query=query, document=document, directed=directed)
 
     def _ranked(self, nodes: Sequence[int], scores: Sequence[float | None]) -> list[tuple[int, float]]:
-        whole = [
-            (score or 0.0) + self._options.rank_weight * (len(nodes) - place) / len(nodes)
-            for place, score in enumerate(scores)
-        ]
-        order = sorted(range(len(nodes)), key=lambda place: -whole[place])
+        count = len(nodes)
+        whole = [(score or 0.0) + _RANK_WEIGHT * (count - place) / count for place, score in enumerate(scores)]
+        order = sorted(range(count), key=lambda place: -whole[place])
         return [(nodes[place], whole[place]) for place in order]
 
 

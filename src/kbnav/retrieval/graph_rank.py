@@ -40,7 +40,9 @@ _REACHED = 5_000
 _MENTIONS, _PATHS, _DEPTH = 4, 8, 200
 """Names of a query that are followed, paths from each, and nodes of each ranking that count."""
 _TRUST = 1.0
-"""How much less a name counts than the one whose path fits best: as ``sharpness``, between names."""
+"""How much less a name counts than the one whose path fits best: as ``_SHARPNESS``, between names."""
+_SHARPNESS = 4.0
+"""How much less a path counts than the best of its name: a score lower by 1/4 counts 1/e."""
 _PLAIN = 0.1
 """What a name counts that may be only a word, beside one that stands in quotes or has a capital or a digit."""
 _ENDS = 20_000
@@ -50,8 +52,6 @@ _ENDS = 20_000
 class GraphRankOptions(RetrievalOptions):
     """Options of ``graph-rank``."""
 
-    sharpness: float = Field(default=4.0, gt=0)
-    """How much less a path counts than the best of its name: a score lower by ``1 / sharpness`` counts ``1 / e``."""
     text_weight: float = Field(default=1.0, ge=0)
     """What the best text adds to the score of a node that is reached; one by all names scores 1."""
     query_weight: float = Field(default=0.5, ge=0)
@@ -159,7 +159,7 @@ class GraphRank:
         for share, one in zip(shares, followed, strict=True):
             from_one = np.zeros_like(whole)
             for path in one.paths:
-                weight = math.exp(self._options.sharpness * (path.score - one.score))
+                weight = math.exp(_SHARPNESS * (path.score - one.score))
                 hops = [
                     Hop(self._skb.relation_number(step.relation), step.direction, self._skb.type_range(step.target))
                     for step in path.steps

@@ -26,13 +26,22 @@ from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.vectors import VectorSearch
-from kbnav.retrieval.base import ROLES, ComposedOptions, Retriever, as_ranking, build_retriever, hits_text, numbers
+from kbnav.retrieval.base import (
+    ROLES,
+    ComposedOptions,
+    Retriever,
+    TrainedOptions,
+    as_ranking,
+    build_retriever,
+    hits_text,
+    numbers,
+)
 from kbnav.retrieval.documents import document_vectors
 from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import Settings
 from kbnav.settings.plugins import missing
 
-MOST_NODES, HOPS = 200, 1
+MOST_NODES = 200
 MATCHED, CANDIDATE, BETWEEN = 0, 1, 2
 """What a node is in the subgraph; a candidate that is named too is ``MATCHED``."""
 _MOST_MATCHED = 20
@@ -109,9 +118,9 @@ class Subgraph:
 class Builder:
     """Makes subgraphs of questions over the memory-mapped graph."""
 
-    def __init__(self, skb: SKB, index: VectorSearch, *, most: int = MOST_NODES, hops: int = HOPS) -> None:
+    def __init__(self, skb: SKB, index: VectorSearch, *, most: int = MOST_NODES) -> None:
         """``index`` has the vectors of nodes and questions."""
-        self._skb, self._index, self._most, self._hops = skb, index, most, hops
+        self._skb, self._index, self._most = skb, index, most
         self._matcher = NodeMatcher(skb, "exact")
         self._type_end = np.array(skb.nodes.type_start[1:])
 
@@ -140,18 +149,12 @@ class Builder:
         )
 
     def _between(self, seeds: Ints, cosines: Any) -> Ints:
-        room = max(0, self._most - len(seeds))
-        chosen = np.zeros(0, np.int64)
-        frontier = seeds
-        for _ in range(self._hops):
-            around = np.concatenate([rows(self._skb.graph, frontier, way, _ROW)[1] for way in WAYS])
-            others, joined = np.unique(around, return_counts=True)
-            new = ~np.isin(others, np.concatenate([seeds, chosen]))
-            others, joined = others[new].astype(np.int64), joined[new]
-            worth = np.minimum(joined, 2) + cosines(others)
-            frontier = others[np.argsort(-worth, kind="stable")][: room - len(chosen)]
-            chosen = np.concatenate([chosen, frontier])
-        return chosen
+        around = np.concatenate([rows(self._skb.graph, seeds, way, _ROW)[1] for way in WAYS])
+        others, joined = np.unique(around, return_counts=True)
+        new = ~np.isin(others, seeds)
+        others, joined = others[new].astype(np.int64), joined[new]
+        worth = np.minimum(joined, 2) + cosines(others)
+        return others[np.argsort(-worth, kind="stable")][: max(0, self._most - len(seeds))]
 
 
 def rows(graph: Graph, nodes: Ints, way: str, most: int) -> tuple[Ints, Ints, Ints]:
@@ -244,11 +247,9 @@ def together(graphs: Sequence[Subgraph], index: VectorSearch, relations: int) ->
 WEIGHTS = "network.safetensors"
 
 
-class QAGNNOptions(ComposedOptions):
+class QAGNNOptions(TrainedOptions, ComposedOptions):
     """Options of ``qagnn``."""
 
-    trained: str = ""
-    """The folder that ``kbnav train qagnn`` wrote."""
     depth: int = Field(default=50, ge=1, le=150)
     """Nodes that are ranked again."""
 
@@ -268,11 +269,9 @@ class QAGNN:
 
         Raises DataError where the folder has changed.
         """
-        if not options.trained:
-            raise UsageError("qagnn must be trained first: kbnav train qagnn, then --set trained=FOLDER")
+        folder = options.folder(self.name, "qagnn")
         if find_spec("torch") is None:
             raise missing("qagnn", "torch", extra="train")
-        folder = Path(options.trained)
         card = read_card(folder, "qagnn")
         check_schema(folder, card, kb.skb.meta.name, kb.skb.meta.schema_sha256)
         check_files(folder / MODEL, card.files)

@@ -374,6 +374,8 @@ class Run:
     settings: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     prompts: Mapping[str, str] = field(default_factory=dict)
+    repeated: bool = False
+    """Whether this is an earlier run of the same question told again, as rules would have come to the same."""
     format: int = FORMAT
 
     @property

@@ -10,8 +10,9 @@ from kbnav.agents.common.answering import labelled, looked_at
 from kbnav.answers.tables import Absence, AnswerTable, node_term
 from kbnav.errors import KbnavError
 from kbnav.knowledge.absence import absence_of
-from kbnav.knowledge.base import KnowledgeBase, asked_by
+from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.evidence import MOST_ROWS, Evidence, Provenance, provenance
+from kbnav.knowledge.several import asked_by
 from kbnav.knowledge.sparql.verbalization import Verbalization, page_for, query_link, verbalize_answer
 from kbnav.runs.trajectory import Fact, Run
 from kbnav.settings.model import OFFLINE

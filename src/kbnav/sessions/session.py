@@ -22,7 +22,7 @@ from kbnav.errors import UsageError
 from kbnav.models.cancellation import Cancellation
 from kbnav.models.prices import cost_of, price_of
 from kbnav.runs.journal import private_file
-from kbnav.runs.trajectory import CHECKPOINTED, Attempt, Run, Turn, new_id, save_run, span, versions
+from kbnav.runs.trajectory import CHECKPOINTED, Attempt, Run, Turn, new_id, now, save_run, span, versions
 from kbnav.settings.model import Settings
 from kbnav.tools.context import Context, Observation
 
@@ -131,6 +131,11 @@ def _record(agent: Agent, state: Any, context: RunContext, started: datetime, se
     )
 
 
+def repeated(run: Run) -> Run:
+    """A run told again as another."""
+    return replace(run, id=new_id("run"), repeated=True, requests={}, seconds=0.0, started=now())
+
+
 def saved(attempt: Attempt, settings: Settings) -> Run:
     """Save the run unless ``save_runs`` is off, and then raise what stopped it; a full disk loses no answer."""
     run, failure = attempt
@@ -219,6 +224,14 @@ class Chat:
                 history.pop()
             state = State(**{**start(question, history, agent.settings.budget), "run_id": new_id("run")})
         return _run(agent, self._graph, state, context, self._config, on_event, durability)
+
+    def repeat(self, run: Run) -> Run:
+        """Have the first question of another chat, to the same agent, as this one's; how it ended, without asking."""
+        told = repeated(run)
+        state = start(run.question, (), self._agent.settings.budget)
+        ended = {"path": list(run.path), "discarded": list(run.discarded), "outcome": run.outcome, "usage": run.usage}
+        self._graph.update_state(self._config, {**state, **ended, "run_id": told.id}, as_node="report")
+        return told
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
@@ -28,7 +28,7 @@ from kbnav.errors import DataError, KbnavError, UsageError
 from kbnav.evaluation.metrics.ranking import STARK_METRICS
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.schema import Progress, no_progress
-from kbnav.planning.seq2seq import device_of, dtype_of
+from kbnav.planning.seq2seq import DType, device_of, dtype_of
 from kbnav.runs.journal import write_whole
 from kbnav.settings.model import Settings
 from kbnav.settings.plugins import missing
@@ -41,7 +41,6 @@ CURVE = "validation.csv"
 """The scores on the validation questions each time they were asked."""
 CHOSEN_BY = "mrr"
 """Of the metrics of STaRK, that the best state has the most of."""
-DTypeName = Literal["auto", "float32", "bfloat16", "float16"]
 _IDENTITY, _PREPARED = "identity", "prepared.json"
 _WHOLE = "whole.json"
 """In a checkpoint that was written to its end; the seconds that were trained until then."""
@@ -72,7 +71,7 @@ class TrainingOptions(Options):
     """Texts in memory at once; it changes no result."""
     device: str = "auto"
     """auto: a GPU if there is one."""
-    dtype: DTypeName = "auto"
+    dtype: DType = "auto"
     """auto: bfloat16 on a GPU, else float32."""
     seed: int = 0
     """Of all that is drawn."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,8 @@ from types import TracebackType
 from typing import Any
 
 import requests
+
+from tests.ending import until
 
 ROOT = Path("/usr/share/mediawiki")
 BOT, PEOPLE, PASSWORD = "KB bot", ("Ann", "Bob", "Other bot"), "a-long-nevertobeleft"
@@ -99,11 +100,11 @@ class MediaWiki:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        self._wait()
+        until(self._answers, 120)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._server.terminate()
+        self._server.kill()
         self._server.wait()
 
     @contextmanager
@@ -127,20 +128,16 @@ class MediaWiki:
             capture_output=True,
             check=False,
             env=environment,
+            timeout=300,
         )
         if done.returncode or (script != "update" and "rror" in done.stdout + done.stderr):
             raise RuntimeError(f"{script}: {done.stdout[-2000:]} {done.stderr[-2000:]}")
 
-    def _wait(self) -> None:
-        deadline = time.monotonic() + 120
-        while True:
-            try:
-                requests.get(self.api, timeout=60)
-                return
-            except requests.ConnectionError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
+    def _answers(self) -> bool:
+        try:
+            return requests.get(self.api, timeout=60).ok
+        except requests.ConnectionError:
+            return False
 
 
 class Person:

@@ -9,11 +9,10 @@ from kbnav.apps.bot.bot import Bot
 from kbnav.apps.bot.ledger import Ledger
 from kbnav.apps.bot.talk import Question
 from kbnav.apps.bot.wiki import Wiki
-from kbnav.apps.bot.wikitext import Style
 from kbnav.knowledge.http import HttpClient
 from kbnav.runs.trajectory import Call, Outcome, Run, Step, Turn
 from kbnav.settings.model import Bot as Rules
-from kbnav.settings.model import Limits, Settings
+from kbnav.settings.model import Endpoints, Limits, Settings
 from tests.apps.bot.mediawiki import BOT, BOT_PASSWORD, MediaWiki, Person
 
 TALK = f"User talk:{BOT}"
@@ -62,15 +61,13 @@ class Scene:
         self.sleeps: list[float] = []
         self._ledgers: dict[str, Ledger] = {}
 
-    def bot(self, *, edits: bool = True, flagged: bool = True, style: Style | None = None, **rules: Any) -> Bot:
+    def bot(self, *, edits: bool = True, flagged: bool = True, query_page: str = "", **rules: Any) -> Bot:
         """A bot that is logged in, as if its process had just begun."""
         wiki = connect(self.wiki.api, sleeps=self.sleeps, flagged=flagged)
         wiki.login()
-        settings = Rules(**rules)
+        settings = Settings(bot=Rules(**rules), endpoints=Endpoints(query_page=query_page))
         find = self.answer.runs.get
-        return Bot(
-            wiki, self.ledger(edits), self.answer, find, settings, style or Style(), edits=edits, clock=lambda: self.now
-        )
+        return Bot(wiki, self.ledger(edits), self.answer, find, settings, edits=edits, clock=lambda: self.now)
 
     def ledger(self, edits: bool = True) -> Ledger:
         """The bot's state; that of dry runs is apart."""

@@ -12,7 +12,6 @@ from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.bot.ledger import Ledger
 from kbnav.apps.bot.talk import Question, markers
 from kbnav.apps.bot.wiki import Page
-from kbnav.apps.bot.wikitext import Style
 from kbnav.errors import CredentialsError, ServiceError, UsageError
 from tests.apps.bot.mediawiki import BOT
 from tests.apps.bot.parts import TALK, connect, run_of
@@ -67,8 +66,8 @@ def test_nothing_that_a_model_or_a_knowledge_base_says_acts_on_the_wiki(scene):
         question, HOSTILE, table=table, query=f"SELECT '{HOSTILE}'\n == h ==\n", note=HOSTILE
     )
     scene.ann.ask(TALK, "A", "What does it say?")
-    style = Style("[[Special:EntityPage/{id}]]", "https://query.example.org/#")
-    scene.tick(scene.bot(style=style))
+    page = "https://query.example.org/#"
+    scene.tick(scene.bot(query_page=page, entity_link="[[Special:EntityPage/{id}]]"))
     read = scene.ann.parsed(TALK)
     assert {link["title"] for link in read["links"]} <= {"User:Ann", "User talk:Ann", f"User:{BOT}", TALK}
     kinds = ("templates", "categories", "iwlinks", "langlinks", "images", "properties")
@@ -103,7 +102,7 @@ def test_nor_do_the_switches_of_other_languages_and_what_the_wiki_makes_a_mark(s
         text = f"\u037e {' '.join(switches)}"
         scene.answer.make = lambda question: run_of(question, text, query=f"SELECT '{text}'")
         scene.ann.ask(TALK, "A", "What does it say?")
-        scene.tick(scene.bot(style=Style("", "https://query.example.org/#")))
+        scene.tick(scene.bot(query_page="https://query.example.org/#"))
         read = scene.ann.parsed(TALK)
     assert read["properties"] == {}
     assert "<dt>" not in read["text"]

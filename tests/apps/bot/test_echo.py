@@ -11,9 +11,8 @@ from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.bot.bot import Bot
 from kbnav.apps.bot.ledger import Ledger
 from kbnav.apps.bot.wiki import Edit, Wiki
-from kbnav.apps.bot.wikitext import Style
 from kbnav.errors import ServiceError
-from kbnav.settings.model import Bot as Rules
+from kbnav.settings.model import Settings
 from tests.apps.bot.mediawiki import BOT, MediaWiki, Person, missing
 from tests.apps.bot.parts import Answerer, Scene, connect, run_of
 from tests.apps.bot.test_bot import HOSTILE
@@ -106,7 +105,7 @@ def echo() -> Iterator[tuple[EchoWiki, str]]:
 def bot(api: str, folder: Path, *, edits: bool = True) -> tuple[Bot, Answerer, Ledger]:
     wiki, answer, ledger = connect(api), Answerer(), Ledger(folder / f"{edits}.sqlite")
     wiki.login()
-    return Bot(wiki, ledger, answer, answer.runs.get, Rules(), Style(), edits=edits), answer, ledger
+    return Bot(wiki, ledger, answer, answer.runs.get, Settings(), edits=edits), answer, ledger
 
 
 def test_mentions_are_read_from_notifications_answered_and_marked_as_read(echo, tmp_path):

@@ -22,8 +22,7 @@ from tests.knowledge.wikidata.serving import Answer, Asked, serving
 def test_bots_forged_signatures_of_blocked_users_and_unsigned_texts_get_no_reply(scene):
     scene.other_bot.ask(TALK, "A", "Shall we talk?")
     scene.bob.add(
-        TALK,
-        "\n== B ==\nMoved here? [[User:Other bot]] 12:00, 1 January 2026 (UTC)\n== C ==\nunsigned test?\n",
+        TALK, "\n== B ==\nMoved here? [[User:Other bot]] 12:00, 1 January 2026 (UTC)\n== C ==\nunsigned test?\n"
     )
     said = scene.tick(scene.bot())
     assert scene.answer.asked == []
@@ -245,10 +244,7 @@ CASES: dict[str, tuple[dict[str, Any], Callable[[Wiki], object]]] = {
         lambda wiki: wiki.reply(PAGE_READ, ASKED, "more", "summary"),
     ),
     "mark_read": ({"query": {"tokens": {"csrftoken": "t"}}}, lambda wiki: wiki.mark_read(["1"])),
-    "login": (
-        {"query": {"tokens": {"logintoken": "t"}}, "login": {"result": "Success"}},
-        lambda wiki: wiki.login(),
-    ),
+    "login": ({"query": {"tokens": {"logintoken": "t"}}, "login": {"result": "Success"}}, lambda wiki: wiki.login()),
 }
 ODD = (None, [], {}, "", "x", 5, True, [None], {"x": None}, [[]], -1.5)
 

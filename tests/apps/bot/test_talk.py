@@ -25,9 +25,10 @@ from kbnav.apps.bot.talk import (
     sections,
     with_reply,
 )
-from kbnav.apps.bot.wikitext import Style, edit_summary, escape, reply_text
+from kbnav.apps.bot.wikitext import edit_summary, escape, reply_text
 from kbnav.knowledge.evidence import Evidence, Provenance
 from kbnav.runs.trajectory import Call, Outcome, Run, Step
+from kbnav.settings.model import Settings
 
 BOT = "KB bot"
 ANN = "[[User:Ann|Ann]] ([[User talk:Ann|talk]]) 12:34, 1 January 2026 (UTC)"
@@ -264,8 +265,11 @@ RUN = Run(
 )
 
 
+LINKING = Settings(bot={"entity_link": "[[{id}]]"}, endpoints={"query_page": "https://q.example/#"})
+
+
 def test_a_reply_holds_answer_ten_rows_query_link_steps_and_signature():
-    text = reply_text(RUN, Style("[[{id}]]", "https://q.example/#"), marker="kbnav:00")
+    text = reply_text(RUN, LINKING, marker="kbnav:00")
     lines = text.splitlines()
     assert lines[0] == "<!-- kbnav:00 -->polonium, &#91;&#91;Category&#58;X&#93;&#93;"
     assert lines[1].startswith('<table class="wikitable"><tr><th>element</th></tr><tr><td>[[Q1]] radium</td></tr>')
@@ -280,16 +284,18 @@ def test_a_reply_holds_answer_ten_rows_query_link_steps_and_signature():
 def test_the_statements_behind_the_rows_are_footnotes():
     told = Evidence(Term("uri", f"{WD}Q9"), "P61", Term("uri", f"{WD}Q1"), f"{WD}statement/Q9-1")
     found = Provenance(((told,), ()), cut=True, labels={"P61": "found [[by]]"})
-    text = reply_text(RUN, Style("[[{id}]]"), marker="m", evidence=found)
+    text = reply_text(RUN, LINKING, marker="m", evidence=found)
     assert "<td>[[Q1]] radium<sup>1</sup></td>" in text
     assert "<td>[[Q3]]</td>" in text
     assert "<li>Q9 — found &#91;&#91;by&#93;&#93; — Q1&#59; no reference is stated</li>" in text
     assert "<li>nothing was found that is stated of it</li>" in text
     assert "<p>There is more, which was not looked at.</p>" in text
     yes = replace(RUN, outcome=Outcome("answered", "finish", "ASK {}", AnswerTable(boolean=True), text="Yes."))
-    assert "-->Yes.<sup>1</sup>" in reply_text(yes, Style(), marker="m", evidence=Provenance(((told,),)))
-    failed = reply_text(RUN, Style(), marker="m", evidence=Provenance(failed="down"))
-    assert failed == reply_text(RUN, Style(), marker="m")
+    assert "-->Yes.<sup>1</sup>" in reply_text(yes, LINKING, marker="m", evidence=Provenance(((told,),)))
+    failed = reply_text(RUN, LINKING, marker="m", evidence=Provenance(failed="down"))
+    assert failed == reply_text(RUN, LINKING, marker="m")
+    back = replace(RUN, outcome=Outcome("no answer", "finish", text="Which Curie?"))
+    assert reply_text(back, LINKING).startswith("Which Curie?\n")
 
 
 @given(st.text())

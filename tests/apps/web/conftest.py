@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kbnav.knowledge.base import KnowledgeBase
-from tests.apps.web.parts import BROWSED, Server, Visit, web_settings
+from tests.apps.web.parts import Server, Visit, web_settings
 from tests.services import Missing, postgresql
 
 if TYPE_CHECKING:
@@ -48,21 +48,11 @@ def fresh_home(web_home: Path, tmp_path: Path) -> Path:
     return linked_home(home, web_home)
 
 
-@pytest.fixture(autouse=True)
-def browsed(request: pytest.FixtureRequest) -> None:
-    """Have the servers of a test with a browser behind sockets."""
-    (BROWSED.set if "browser" in request.fixturenames else BROWSED.clear)()
-
-
 @pytest.fixture(scope="module")
-def server(request: pytest.FixtureRequest, web_home: Path) -> Iterator[Server]:
-    """A server of both bundled knowledge bases with the offline policy; behind a socket if a test of it needs one."""
-    tests = [one for one in request.session.items if isinstance(one, pytest.Function) and one.module is request.module]
-    socket = getattr(request.module, "SOCKET", False) or any(
-        {"browser", "client"} & set(one.fixturenames) for one in tests
-    )
+def server(web_home: Path) -> Iterator[Server]:
+    """A server of both bundled knowledge bases with the offline policy."""
     settings = web_settings(web_home, "mini", "demo", web_datasets={"https://example.org/elements": "mini"})
-    with Server(settings, socket=socket) as one:
+    with Server(settings) as one:
         yield one
 
 

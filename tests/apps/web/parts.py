@@ -1,7 +1,5 @@
-"""The server in this process or behind a socket, its clients, and a model that says what its conversation calls for."""
+"""The server in this process, its clients, and a model that says what its conversation calls for."""
 
-import asyncio
-import http.client
 import json
 import os
 import re
@@ -9,27 +7,21 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from itertools import count
 from pathlib import Path
-from queue import SimpleQueue
-from types import SimpleNamespace, TracebackType
+from types import TracebackType
 from typing import Any, Self
-from urllib.parse import unquote, urlsplit
 
 import requests
 import uvicorn
-from fastapi import FastAPI
-from requests.cookies import extract_cookies_to_jar
-from requests.structures import CaseInsensitiveDict
-from requests.utils import get_encoding_from_headers, stream_decode_response_unicode
+from starlette.types import ASGIApp
 
 from kbnav.apps.web.server import Deadlines, make_app
 from kbnav.apps.web.service import PAUSE
 from kbnav.apps.web.store import Status, StoredRun
 from kbnav.settings.model import Settings, Web
+from tests.ending import joined, until
 from tests.models.stub import Canned, ModelStub, completion
 
 MARIE = "Which elements were discovered by Marie Curie?"
@@ -45,161 +37,33 @@ def stored_run(
     )  # fmt: skip
 
 
-class Reply(requests.Response):
-    """A reply of an application in this process, read while it comes; closing it hangs up."""
-
-    def __init__(self, messages: SimpleQueue[Any], hang_up: Callable[[], None]) -> None:
-        super().__init__()
-        self._messages, self._hang_up = messages, hang_up
-
-    def iter_content(self, chunk_size: int | None = 1, decode_unicode: bool = False) -> Iterator[Any]:
-        def chunks() -> Iterator[bytes]:
-            while (message := self._messages.get(timeout=200)) is not None:
-                yield message["body"]
-
-        if self._content_consumed:
-            return iter([self._content])
-        return iter(stream_decode_response_unicode(chunks(), self)) if decode_unicode else chunks()
-
-    def close(self) -> None:
-        self._hang_up()
-
-
-class InProcess(requests.adapters.BaseAdapter):
-    """Sends requests to an application in this process, whose loop runs in a thread."""
-
-    def __init__(self, app: FastAPI, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__()
-        self._app, self._loop = app, loop
-
-    def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:  # type: ignore[override]
-        url = urlsplit(request.url or "")
-        body = request.body or b""
-        body = body.encode() if isinstance(body, str) else body
-        headers = {"host": url.netloc, **{name.lower(): value for name, value in request.headers.items()}}
-        scope = {
-            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": request.method,
-            "scheme": "http", "path": unquote(url.path), "raw_path": url.path.encode(),
-            "query_string": url.query.encode(), "root_path": "", "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 1),
-            "headers": [(name.encode(), str(value).encode("latin-1")) for name, value in headers.items()],
-        }  # fmt: skip
-        messages: SimpleQueue[Any] = SimpleQueue()
-        gone, sent = asyncio.Event(), iter([{"type": "http.request", "body": body, "more_body": False}])
-
-        async def receive() -> Any:
-            if (message := next(sent, None)) is None:
-                await gone.wait()
-            return message or {"type": "http.disconnect"}
-
-        async def send(message: Any) -> None:
-            messages.put(message)
-            if message["type"] == "http.response.body" and not message.get("more_body"):
-                messages.put(None)
-
-        def over(future: Any) -> None:
-            _ = future.cancelled() or future.exception()
-            messages.put(None)
-
-        def hang_up() -> None:
-            if not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(gone.set)
-
-        asyncio.run_coroutine_threadsafe(self._app(scope, receive, send), self._loop).add_done_callback(over)
-        start = messages.get(timeout=200)
-        if start is None:
-            raise requests.ConnectionError("the application broke off", request=request)
-        reply = Reply(messages, hang_up)
-        reply.status_code, reply.request, reply.url = start["status"], request, request.url or ""
-        fields = http.client.HTTPMessage()
-        for name, value in start["headers"]:
-            fields[name.decode()] = value.decode("latin-1")
-        reply.headers = CaseInsensitiveDict(fields.items())
-        reply.encoding = get_encoding_from_headers(reply.headers)
-        reply.raw = SimpleNamespace(_original_response=SimpleNamespace(msg=fields))
-        extract_cookies_to_jar(reply.cookies, request, reply.raw)
-        return reply
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-BROWSED = threading.Event()
-"""Set for a test with a browser: its servers are behind sockets."""
-PORTS = count(2)
-IN_PROCESS: dict[str, InProcess] = {}
-"""Applications that run in this process, by addresses of their own."""
-
-
-def browse(url: str) -> requests.Session:
-    """A session of a client, for a real server or one in this process."""
-    session = requests.Session()
-    if adapter := IN_PROCESS.get(url):
-        session.mount(url, adapter)
-    return session
-
-
 class Served:
-    """An application, served in a thread of this process: called as it is, or behind a ``socket``."""
+    """An application, served in a thread of this process."""
 
-    def __init__(self, app: FastAPI, http: type[Deadlines] = Deadlines, *, socket: bool = False) -> None:
-        self.app = app
-        self._uvicorn: uvicorn.Server | None = None
-        if socket or BROWSED.is_set():
-            options: dict[str, Any] = {"timeout_graceful_shutdown": 1, "server_header": False, "ws": "none"}
-            self._uvicorn = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", http=http, **options))
-        self._started, self._thread = threading.Event(), threading.Thread(target=self._run)
-
-    def _run(self) -> None:
-        if self._uvicorn:
-            self._uvicorn.run()
-            return
-
-        async def live() -> None:
-            self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-            async with self.app.router.lifespan_context(self.app):
-                self._started.set()
-                await self._over.wait()
-
-        asyncio.run(live())
+    def __init__(self, app: ASGIApp, http: type[Deadlines] = Deadlines) -> None:
+        self.app: Any = app
+        options: dict[str, Any] = {"timeout_graceful_shutdown": 1, "server_header": False, "proxy_headers": False}
+        self._server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", http=http, ws="none", **options))
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
-        if self._uvicorn:
-            until(lambda: self._uvicorn and self._uvicorn.started)
-            self.url = f"http://127.0.0.1:{self._uvicorn.servers[0].sockets[0].getsockname()[1]}"
-        else:
-            assert self._started.wait(60)
-            self.url = f"http://127.0.0.1:{next(PORTS)}"
-            IN_PROCESS[self.url] = InProcess(self.app, self._loop)
+        until(lambda: self._server.started or not self._thread.is_alive())
+        self.url = f"http://127.0.0.1:{self._server.servers[0].sockets[0].getsockname()[1]}"
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._uvicorn:
-            self._uvicorn.should_exit = True
-        else:
-            IN_PROCESS.pop(self.url)
-            self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join()
+        self._server.should_exit = True
+        joined(self._thread)
 
 
 class Server(Served):
     """The chat page."""
 
-    def __init__(
-        self, settings: Settings, *, http: type[Deadlines] = Deadlines, pause: float = PAUSE, socket: bool = False
-    ) -> None:
-        super().__init__(make_app(settings, pause=pause), http, socket=socket or http is not Deadlines)
-
-
-def until(true: Callable[[], object], seconds: float = 60.0) -> None:
-    """Wait for something to be true."""
-    end = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > end:
-            raise AssertionError("it took too long")
-        time.sleep(0.02)
+    def __init__(self, settings: Settings, *, http: type[Deadlines] = Deadlines, pause: float = PAUSE) -> None:
+        super().__init__(make_app(settings, pause=pause), http)
 
 
 def web_settings(home: Path, *kbs: str, **options: Any) -> Settings:
@@ -214,7 +78,7 @@ class Visit:
 
     def __init__(self, url: str, headers: Mapping[str, str] | None = None) -> None:
         self.url = url
-        self.http = browse(url)
+        self.http = requests.Session()
         self.http.headers.update(headers or {})
         self.http.get(f"{url}/", timeout=200)  # the cookie; workers may still be starting
 

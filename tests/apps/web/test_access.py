@@ -3,12 +3,13 @@
 import json
 
 import pytest
+import requests
 from pydantic import SecretStr
 
 from kbnav.apps.web.auth import checked
 from kbnav.errors import UsageError
 from kbnav.settings.model import Settings, Web
-from tests.apps.web.parts import MARIE, Server, Visit, browse, web_settings
+from tests.apps.web.parts import MARIE, Server, Visit, web_settings
 from tests.models.stub import ModelStub, failure
 
 TOKEN = "a-token-of-alice-nevertobeleft"
@@ -79,7 +80,7 @@ def test_with_tokens_everything_but_what_is_shared_needs_one(fresh_home):
             assert mine not in told.text
         assert stranger("GET", f"/api/shared/{shared['share']}/csv").text.startswith("\ufeffanswer")
 
-        page = browse(server.url)
+        page = requests.Session()
         wrong = page.post(f"{server.url}/login", {"token": "nobody's"}, timeout=10)
         assert (wrong.status_code, "nobody" in wrong.text) == (403, True)
         page.post(f"{server.url}/login", {"token": TOKEN}, timeout=10)

@@ -1,6 +1,9 @@
 """The REST API, and the traces of what is asked of it."""
 
+import json
+import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from opentelemetry import trace
@@ -8,8 +11,13 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from kbnav.agents.common.agent import Agent
 from kbnav.apps.web.service import open_service
 from kbnav.errors import UsageError
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.models.cancellation import Cancellation, in_thread
+from kbnav.settings.model import Settings
+from tests.apps.web.own_agent import build
 from tests.apps.web.parts import MARIE, Explorer, Server, Visit, web_settings
 from tests.models.stub import Canned
 
@@ -38,8 +46,9 @@ def test_systems_are_offered_with_what_they_do_and_only_those_named_where_some_a
         assert [one["systems"] for one in own("GET", "/api/options").json()["kbs"]] == [[module]]
         assert own("POST", "/api/sessions", {"system": "spinach"}).status_code == 404
         assert own("POST", "/api/sessions", {"system": "os:system"}).status_code == 404
-        run = own.answered(own.session(), "Who discovered polonium?")
-        assert (run["system"], run["status"]) == (module, "done")
+        for _ in range(2):  # what others' systems go by is not known
+            run = own.answered(own.session(), "Who discovered polonium?")
+            assert (run["system"], run["status"], run["answer"]["repeated"]) == (module, "done", False)
     with (
         pytest.raises(UsageError, match="none of the systems skb answers questions of"),
         open_service(web_settings(fresh_home, "mini", web_systems=("skb",))),
@@ -47,7 +56,60 @@ def test_systems_are_offered_with_what_they_do_and_only_those_named_where_some_a
         pass
 
 
-def test_a_follow_up_knows_the_question_before(visit):
+BEGUN, GO_ON = threading.Event(), threading.Event()
+
+
+def slowly_built(kb: KnowledgeBase, settings: Settings) -> Agent:
+    """As one that loads a model."""
+    BEGUN.set()
+    GO_ON.wait(5)
+    return build(kb, settings)
+
+
+def test_while_a_system_is_built_others_are_at_work(fresh_home):
+    name = f"{__name__}:slowly_built"
+    with open_service(web_settings(fresh_home, "mini", web_systems=(name, "spinach"))) as service:
+        slow = in_thread(partial(service.system, "mini", name, "offline"))
+        assert BEGUN.wait(5)
+        assert Cancellation().run(partial(service.system, "mini", "spinach", "offline"), 1).name == "spinach"
+        GO_ON.set()
+        assert slow.result(5) is service.system("mini", name, "offline")
+
+
+@pytest.mark.parametrize(
+    ("kb", "question"), [("mini", "Who discovered radium?"), ("demo", "Which person was born in Little Mew?")]
+)
+def test_what_rules_have_answered_is_told_again_to_others_as_it_was_found(server, kb, question):
+    first, second = Visit(server.url), Visit(server.url)
+    found, told = (one.answered(one.session(kb=kb), question) for one in (first, second))
+    assert (found["answer"]["repeated"], told["answer"]["repeated"]) == (False, True)
+    own = {"run", "result", "seconds", "requests", "repeated"}
+    assert len({json.dumps({**run["answer"], **dict.fromkeys(own)}) for run in (found, told)}) == 1
+    steps, again = ([{**event, "at": 0} for event in run["events"][:-1]] for run in (found, told))
+    assert again == steps
+    assert told["answer"]["run"] != found["answer"]["run"]
+    base = [f"/api/results/{run['answer']['result']['id']}" for run in (found, told)]
+    for part in ("/rows", "/evidence?row=0", "/csv"):
+        assert second("GET", base[1] + part).text == first("GET", base[0] + part).text
+    assert second("GET", base[0] + "/rows").status_code == 404
+    once = second("POST", "/api/ask", {"question": question, "kb": kb}).json()
+    assert (once["text"], once["repeated"]) == (told["answer"]["text"], True)
+    assert second.answered(told["session"], question)["answer"]["repeated"] is False  # it may be read in another way
+
+
+def test_a_session_begins_with_its_first_question_and_the_first_rows_come_with_the_end(visit):
+    begun = visit("POST", "/api/sessions", {"kb": "mini", "question": "Who discovered polonium?"}).json()
+    (run,) = begun["runs"]
+    assert (begun["id"], run["question"]) == (run["session"], "Who discovered polonium?")
+    end = list(visit.events(run["id"]))[-1]
+    rows = visit("GET", f"/api/results/{run['id']}/rows").json()
+    assert end["rows"] == rows
+    assert [cell["text"] for (cell,) in rows["rows"]] == ["Marie Curie", "Pierre Curie"]
+    assert visit("GET", f"/api/sessions/{begun['id']}").json()["runs"][0]["status"] == "done"
+
+
+def test_a_follow_up_knows_the_question_before_also_where_that_was_told_again(visit):
+    visit.answered(visit.session(kb="mini"), "Who discovered polonium?")
     session = visit.session(kb="mini")
     visit.answered(session, "Who discovered polonium?")
     run = visit.answered(session, "When was it discovered?")

@@ -11,7 +11,8 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.retrieval.base import build_retriever
 from kbnav.settings.model import Settings
-from tests.apps.web.parts import MARIE, Explorer, Server, Visit, until, web_settings
+from tests.apps.web.parts import MARIE, Explorer, Server, Visit, web_settings
+from tests.ending import until
 from tests.programs.parts import FAILS, LAST, frozen_programs
 
 
@@ -33,7 +34,7 @@ def test_a_system_that_needs_a_model_is_not_offered_without_one(client, fresh_ho
         client.chat.completions.create(model="mini/tog/offline", messages=[{"role": "user", "content": "?"}])
     with (
         Explorer() as model,
-        Server(web_settings(fresh_home, **model.options()), socket=True) as server,
+        Server(web_settings(fresh_home, **model.options())) as server,
         openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as other,
     ):
         assert any(one.id.startswith("mini/tog/") for one in other.models.list())
@@ -56,7 +57,7 @@ def test_a_conversation_is_answered_with_rows_and_the_query(client):
 def test_what_was_said_before_is_known(fresh_home):
     with (
         Explorer() as model,
-        Server(web_settings(fresh_home, **model.options()), socket=True) as server,
+        Server(web_settings(fresh_home, **model.options())) as server,
         openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client,
     ):
         said = client.chat.completions.create(
@@ -128,7 +129,7 @@ def test_a_stream_tells_the_steps_as_reasoning_and_then_the_answer(client):
 def test_a_stream_that_is_closed_stops_the_run(fresh_home):
     with (
         Explorer(held=1) as model,
-        Server(web_settings(fresh_home, **model.options()), socket=True) as server,
+        Server(web_settings(fresh_home, **model.options())) as server,
         openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client,
     ):
         stream = client.chat.completions.create(
@@ -158,7 +159,6 @@ def test_what_is_not_served_is_refused_by_name_in_openais_form(client, asked, st
     assert raised.value.status_code == status
 
 
-SOCKET = True
 """The server of this module is behind one, for a client of another library."""
 
 
@@ -186,7 +186,7 @@ def test_a_ranking_comes_with_its_steps_in_a_session_and_without(visit, web_home
     rows = visit("GET", f"/api/results/{answer['result']['id']}/rows").json()["rows"]
     assert rows[0][1]["text"] == "The Brown Eye"
     saved = json.loads((web_home / "runs" / f"{answer['run']}.json").read_text())
-    assert saved["settings"]["options"]["sharpness"] == 4.0
+    assert saved["settings"]["options"]["query_weight"] == 0.5
 
     session = visit.session(kb="demo", system="graph-rank")
     visit.answered(session, "a violin")
@@ -210,7 +210,7 @@ def test_chat_front_ends_and_the_challenge_get_what_a_ranking_has(server, fresh_
         stream = client.chat.completions.create(model="demo/bm25/offline", messages=asked, stream=True)
         thought = "".join(getattr(one.choices[0].delta, "reasoning_content", None) or "" for one in stream)
         assert "bm25" in thought
-    with Server(web_settings(fresh_home, "demo", web_systems=("bm25",)), socket=True) as one:
+    with Server(web_settings(fresh_home, "demo", web_systems=("bm25",))) as one:
         answer = Visit(one.url)("GET", f"/?question={QUERY}&dataset=demo")
         assert (answer.status_code, "no query answers this question" in answer.text) == (422, True)
 
@@ -222,7 +222,7 @@ def test_frozen_programs_answer_on_the_server_and_one_that_fails_says_so(demo_kb
     assert isinstance(demo_kb, SkbKB)
     frozen_programs(demo_kb, folder, FAILS, LAST)
     chosen = {"web_systems": ("agent-retriever",), "options": {"trained": str(folder)}}
-    with Server(web_settings(fresh_home, "demo", **chosen), socket=True) as server:
+    with Server(web_settings(fresh_home, "demo", **chosen)) as server:
         visit = Visit(server.url)
         assert visit("GET", "/api/options").json()["kbs"][0]["systems"] == ["agent-retriever"]
         first = build_retriever("graph-rank", demo_kb, settings, {})

@@ -6,24 +6,31 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import aclosing, closing
+from functools import partial
 
 import pytest
+import requests
+from hypothesis import given
+from hypothesis import strategies as st
 from langgraph.checkpoint.memory import InMemorySaver
 
 from kbnav.apps.secrets import secrets_of
 from kbnav.apps.web import limiter
-from kbnav.apps.web.limiter import CircuitBreaker, FairQueue, Limiter, Ticket
+from kbnav.apps.web.limiter import HALF_LIFE, CircuitBreaker, FairQueue, Limiter, Ticket
 from kbnav.apps.web.queue import RunQueue
 from kbnav.apps.web.server import DATABASE
 from kbnav.apps.web.service import Service
-from kbnav.apps.web.store import Store, StoredEvent, open_sqlite
+from kbnav.apps.web.store import Event, SqliteDatabase, Store, StoredEvent, open_sqlite
 from kbnav.errors import DamagedKB, LimitReached, NotAnswering, ServiceError, Stopped
+from kbnav.runs.database import Rows
 from kbnav.settings.model import Price
-from tests.apps.web.parts import MARIE, Explorer, Server, Visit, browse, stored_run, until, web_settings
+from tests.apps.web.parts import MARIE, Explorer, Server, Visit, stored_run, web_settings
 from tests.clock import Clock
+from tests.ending import until
 
 
 @pytest.fixture
@@ -58,7 +65,7 @@ def test_of_twenty_questions_at_the_same_moment_no_more_are_taken_than_the_limit
         visit = Visit(server.url)
 
         def post(session: str) -> tuple[int, str]:
-            other = browse(server.url).post(
+            other = requests.post(
                 f"{server.url}/api/sessions/{session}/questions",
                 json={"question": MARIE},
                 cookies=visit.http.cookies.get_dict(),
@@ -114,7 +121,7 @@ def test_a_question_that_waits_for_the_database_holds_up_nobody(fresh_home):
         database.execute("BEGIN IMMEDIATE")
         asked = threads.submit(visit, "POST", "/api/ask", {"question": "Who discovered polonium?"})
         for _ in range(20):  # a server that waited would answer these when the question had been given up
-            assert browse(server.url).get(f"{server.url}/health", timeout=60).status_code == 200
+            assert requests.get(f"{server.url}/health", timeout=60).status_code == 200
         assert not asked.done()
         database.execute("COMMIT")
         assert asked.result(60).json()["text"] == "Marie Curie, Pierre Curie"
@@ -149,7 +156,7 @@ def test_time_and_money_for_a_question_are_limited(fresh_home, held_model):
 
 
 def test_a_client_that_hangs_up_stops_its_question(fresh_home, held_model):
-    with Server(web_settings(fresh_home, **held_model.options()), socket=True) as server:
+    with Server(web_settings(fresh_home, **held_model.options())) as server:
         host, port = server.url.removeprefix("http://").split(":")
         connection = http.client.HTTPConnection(host, int(port))
         headers = {"Content-Type": "application/json"}
@@ -207,6 +214,15 @@ def test_a_line_has_an_end():
     line.join("b")
 
 
+def test_who_would_wait_too_long_is_told_when_to_try_again(fresh_home):
+    with Server(web_settings(fresh_home)) as server:
+        line = FairQueue(1, of_owner=1, of_kb=1)
+        assert line.join("another") is line.begin()
+        server.app.state.parts.service.pages = Limiter(line, wait=0.1)
+        told = Visit(server.url)("GET", "/entry/mini/Q979")
+        assert (told.status_code, "Retry-After" in told.headers) == (503, True)
+
+
 async def never() -> bool:
     return False
 
@@ -218,9 +234,9 @@ def running(pool: Limiter, owner: str, call, *, name: str = "", gone=never, seco
 def test_what_runs_and_what_waits_can_be_stopped_and_what_is_raised_is_raised():
     async def all_of_it() -> None:
         pool, go_on = Limiter(FairQueue(1, of_owner=1, of_kb=1)), threading.Event()
-        runs = running(pool, "a", go_on.wait, name="runs")
-        waits = running(pool, "a", go_on.wait, name="waits")
-        left = running(pool, "b", go_on.wait, gone=lambda: asyncio.sleep(0, True))
+        runs = running(pool, "a", partial(go_on.wait, 60), name="runs")
+        waits = running(pool, "a", partial(go_on.wait, 60), name="waits")
+        left = running(pool, "b", partial(go_on.wait, 60), gone=lambda: asyncio.sleep(0, True))
         await asyncio.sleep(0.05)
         for name, task in (("waits", waits), ("runs", runs)):
             pool.stop("a", name)
@@ -276,22 +292,15 @@ def test_a_damaged_knowledge_base_is_out_of_service_unless_its_files_turn_out_to
 
     one = CircuitBreaker("kb", check, clock)
     fails(one, DamagedKB("its text index cannot be read"))
-    assert looked.acquire(timeout=10)
-    settled(lambda: one.problem == faults[0])
+    assert looked.acquire(timeout=60)
+    until(lambda: one.problem == faults[0])
     fails(one, NotAnswering("out of service"))
     faults.clear()
     other = CircuitBreaker("kb", check, clock)
     fails(other, DamagedKB("by a mistake"))
-    settled(lambda: other.problem == "")
+    until(lambda: other.problem == "")
     fails(other, DamagedKB("by a mistake"))
     assert other.problem == ""  # it was read through just now
-
-
-def settled(true) -> None:
-    end = time.monotonic() + 10
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_the_places_of_a_long_queue_are_those_of_a_moment_ago():
@@ -305,6 +314,111 @@ def test_the_places_of_a_long_queue_are_those_of_a_moment_ago():
     last = queue.join("another")
     clock.now += 2
     assert [queue.before(one) for one in (tickets[0], tickets[1], tickets[2], tickets[99], last)] == [0, 0, 0, 97, 98]
+
+
+@given(st.randoms(use_true_random=False))
+def test_of_those_who_may_begin_it_is_who_has_least_at_work_then_had_least_then_came_first(chance):
+    clock, waiting, at_work, had = Clock(), list[Ticket](), dict[Ticket, float](), list[tuple[str, float, float]]()
+    line = FairQueue(4, of_owner=2, of_kb=3, clock=clock)
+
+    def rank(one: Ticket) -> tuple[int, float, int]:
+        faded = (seconds * 0.5 ** ((clock.now - end) / HALF_LIFE) for owner, seconds, end in had if owner == one.owner)
+        return sum(other.owner == one.owner for other in at_work), sum(faded), one.number
+
+    for _ in range(60):
+        clock.now += chance.random() * 20
+        if chance.random() < 0.5:
+            waiting.append(line.join(chance.choice("abcd"), chance.choice("xy")))
+        elif chance.random() < 0.2 and waiting:
+            line.leave(waiting.pop(chance.randrange(len(waiting))))
+        elif at_work:
+            one = chance.choice(list(at_work))
+            line.leave(one)
+            had.append((one.owner, clock.now - at_work.pop(one), clock.now))
+        kbs = Counter(one.kb for one in at_work)
+        free = [one for one in waiting if rank(one)[0] < 2 and kbs[one.kb] < 3 and len(at_work) < 4]
+        expected = min(free, key=rank, default=None)
+        assert line.begin() is expected
+        if expected:
+            waiting.remove(expected)
+            at_work[expected] = clock.now
+
+
+MANY = 10_000
+
+
+def test_of_ten_thousand_each_begins_in_order_and_as_soon_as_of_few():
+    def took(many: int) -> float:
+        """Seconds for two hundred turns of a queue in which so many wait, of which the first tenth have had a turn."""
+        clock = Clock()
+        line = FairQueue(8, of_owner=2, of_kb=6, clock=clock)
+        for number in range(many // 10):
+            line.join(f"user {number}", "kb")
+            ticket = line.begin()
+            assert ticket
+            clock.now += 1 + number % 7
+            line.leave(ticket)
+        waiting = [line.join(f"user {number}", "kb") for number in range(many)]
+        began = time.perf_counter()
+        for number in range(200):
+            assert line.begin() is waiting[many // 10 + number]
+            line.leave(waiting[many // 10 + number])
+        return time.perf_counter() - began
+
+    few = min(took(400) for _ in range(3))
+    assert took(MANY) < 10 * few  # 25 times as many
+
+
+class Counted(SqliteDatabase):
+    """Counts statements and their values."""
+
+    statements = values = 0
+
+    def run(self, statement: str, values: Sequence[object] = ()) -> Rows:
+        self.statements, self.values = self.statements + 1, self.values + len(values)
+        return super().run(statement, values)
+
+
+def test_ten_thousand_who_wait_cost_the_database_what_few_do_and_each_is_told_its_place(tmp_path):
+    class Held(Store):
+        def begin(self, run_id: str, worker: str, event: Event) -> list[StoredEvent]:
+            go_on.wait(60)
+            return []
+
+    async def told(queue: RunQueue, runs: list[str]) -> list[int]:
+        """What those who wait are told first: how many come before."""
+        places = []
+        for run in runs:
+            async with aclosing(queue.follow(run)) as following:
+                assert await asyncio.wait_for(anext(following), 5) == []
+                places.append(queue.before(run))
+        return places
+
+    async def main() -> None:
+        settings = web_settings(tmp_path, web_runs=1)
+        queue = RunQueue(Service(settings, ()), store, InMemorySaver(), secrets_of(settings))
+        spent, runs = [], []
+        async with queue.running():
+            for many in (10, MANY):
+                while len(runs) < many:
+                    choice = ("mini", "spinach", "offline")
+                    runs.append(queue.ask(f"user {len(runs)}", MARIE, choice).id)
+                database.statements = database.values = 0
+                await asyncio.sleep(2.1)  # a round of everything that is looked at
+                spent.append((database.statements, database.values))
+            assert spent[1][0] <= spent[0][0] + 6
+            assert spent[1][1] <= 6 * (200 + 10)
+            assert await told(queue, runs[1::999]) == [place for place in range(MANY - 1) if place % 999 == 0]
+            queue.stop(store.run(runs[1]))
+            assert store.run(runs[1]).status == "stopped"
+            go_on.set()
+
+    go_on = threading.Event()
+    with closing(sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)) as opened:
+        database = Counted(opened)
+        store = Held(database, tmp_path)
+        store.set_up()
+        asyncio.run(main())
 
 
 READERS, OTHER = 20, "another machine:1:w"
@@ -325,6 +439,8 @@ def test_many_who_follow_a_run_of_another_worker_leave_the_database_alone_until_
         store = Watched(database)
         store.set_up()
         store.add_run(stored_run("run", "", "running", time.time(), OTHER), at_once=1, a_day=1)
+        for ago in (9, 5, 7):
+            store.add_run(stored_run(f"{ago} s", "", "queued", time.time() - ago, OTHER), at_once=9, a_day=9)
         settings = web_settings(tmp_path)
         queue = RunQueue(Service(settings, ()), store, InMemorySaver(), secrets_of(settings))
 
@@ -334,13 +450,16 @@ def test_many_who_follow_a_run_of_another_worker_leave_the_database_alone_until_
         async def main() -> list[list[str]]:
             async with queue.running():
                 readers = [asyncio.create_task(follow()) for _ in range(READERS)]
+                while store.asked < READERS:
+                    await asyncio.sleep(0.05)
                 await asyncio.sleep(1.5)
                 before = store.asked
                 await asyncio.sleep(1.5)
                 assert store.asked == before
-                store.add_event("run", OTHER, {"kind": "started"})
+                assert [queue.before(f"{ago} s") for ago in (9, 7, 5)] == [0, 1, 2]
+                store.add_events("run", OTHER, [{"kind": "started"}])
                 await asyncio.sleep(1)
                 store.end("run", OTHER, "done", {})
-                return await asyncio.wait_for(asyncio.gather(*readers), 10)
+                return await asyncio.wait_for(asyncio.gather(*readers), 60)
 
         assert asyncio.run(main()) == [["started", "end"]] * READERS

@@ -15,8 +15,10 @@ import pytest
 
 from kbnav.settings.systems import find
 from tests.apps.web.parts import CURIE, Explorer, Server, web_settings
+from tests.dripping import silent
+from tests.ending import running
 from tests.knowledge.endpoint.served import serving
-from tests.models.stub import Canned, ModelStub, silent_endpoint, streamed
+from tests.models.stub import Canned, ModelStub, streamed
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -87,10 +89,7 @@ def share(page: Page) -> str:
 @pytest.fixture
 def held_server(fresh_home: Path) -> Iterator[tuple[Server, Explorer]]:
     """A server whose model waits before its second action until it is told to go on."""
-    with (
-        Explorer(held=1) as model,
-        Server(web_settings(fresh_home, **model.options(), temperature=None)) as server,
-    ):
+    with Explorer(held=1) as model, Server(web_settings(fresh_home, **model.options(), temperature=None)) as server:
         yield server, model
         model.go_on.set()
 
@@ -118,11 +117,7 @@ def test_ask_see_steps_download_csv_edit_the_query_and_ask_on(page, server, tmp_
     assert download.value.suggested_filename == "Which elements were discovered by Marie Curie.csv"
     download.value.save_as(tmp_path / "got.csv")
     with (tmp_path / "got.csv").open(newline="") as file:
-        assert list(csv.reader(file)) == [
-            ["\ufeffanswer", "answer id"],
-            ["polonium", "Q979"],
-            ["radium", "Q1128"],
-        ]
+        assert list(csv.reader(file)) == [["\ufeffanswer", "answer id"], ["polonium", "Q979"], ["radium", "Q1128"]]
 
     open_query(page)
     assert "Q7186: Marie Curie" in page.inner_text(".sparql .meaning")
@@ -182,7 +177,7 @@ def test_a_reload_goes_on_where_the_run_is(page, held_server):
 
 
 def test_stop_hangs_up_on_the_model(page, fresh_home):
-    with silent_endpoint() as (url, asked, hung_up):
+    with silent() as (url, asked, hung_up):
         settings = web_settings(fresh_home, model="any", base_url=url, model_retries=0)
         with Server(settings) as server:
             page.goto(server.url)
@@ -215,15 +210,13 @@ def test_a_shared_run_is_read_by_others_and_no_longer_when_it_is_taken_back(page
     assert other.locator(".cm-content").get_attribute("aria-readonly") == "true"
     (tmp_path / "index.html").write_text(f'<iframe src="{address}?embed=1"></iframe><iframe src="{address}"></iframe>')
     blog = ThreadingHTTPServer(("localhost", 0), partial(SimpleHTTPRequestHandler, directory=tmp_path))
-    with blog:
-        threading.Thread(target=blog.serve_forever).start()
+    with blog, running(blog.serve_forever, blog.shutdown):
         other.goto(f"http://localhost:{blog.server_port}/")
         embedded, refused = other.frame_locator("iframe >> nth=0"), other.frame_locator("iframe >> nth=1")
         embedded.locator(".rows a >> nth=0").wait_for()
         assert embedded.locator("header, #ask").count() == 0
         assert embedded.locator(".embedded a").get_attribute("href") == address.removeprefix(server.url)
         assert refused.locator(".rows").count() == 0
-        blog.shutdown()
     page.keyboard.press("Escape")
     assert not page.is_visible(".share")
     page.reload()
@@ -295,7 +288,9 @@ def test_little_moves_under_the_reader_however_slow_the_server_is(page, server, 
     page.set_viewport_size({"width": width, "height": 800})
     page.add_init_script("""window.moved = 0; new PerformanceObserver((list) => list.getEntries().forEach((one) => {
       if (!one.hadRecentInput) window.moved += one.value; })).observe({ type: "layout-shift", buffered: true });""")
-    page.route("**/questions", lambda route: (page.wait_for_timeout(600), route.continue_()))
+    page.route(
+        "**/sessions", lambda route: (route.request.method == "POST" and page.wait_for_timeout(600), route.continue_())
+    )
     page.goto(server.url)
     page.wait_for_selector(".welcome .example")
     page.click("#question")

@@ -19,8 +19,9 @@ from kbnav.errors import LimitReached
 from kbnav.runs.database import Execute, Rows, open_postgres
 from kbnav.sessions.checkpoints import shared_sessions
 from kbnav.sessions.session import serializer
-from tests.apps.web.parts import MARIE, Explorer, Visit, served_process, stored_run, until
+from tests.apps.web.parts import MARIE, Explorer, Visit, served_process, stored_run
 from tests.apps.web.test_store import reachable
+from tests.ending import until
 from tests.services import postgresql, stopped_postgresql
 
 YEAR = 365 * 24 * 3600.0
@@ -65,7 +66,7 @@ def test_of_twenty_questions_that_several_servers_are_asked_at_once_three_are_ta
     with open_postgres(database) as one, open_postgres(database) as two:
         stores = [Store(PostgresDatabase(pool)) for pool in (one, two)]
         stores[0].set_up()
-        start = Barrier(20)
+        start = Barrier(20, timeout=60)
         sessions = [stores[0].add_session("alice", "mini", "spinach", "m").id for _ in range(20)]
 
         def ask(number: int) -> tuple[str | None, str]:
@@ -85,8 +86,8 @@ def test_of_twenty_questions_that_several_servers_are_asked_at_once_three_are_ta
             assert Counter(refused for refused, _ in pool.map(ask, range(20))) == {None: 2, "a day": 18}
         (taken,) = [run_id for refused, run_id in first if refused is None][:1]
         assert [event.data["kind"] for event in stores[0].events(taken)] == ["end"]
-        assert not stores[0].add_event(taken, "another", {"kind": "call"})
-        assert stores[0].add_event(taken, "w", {"kind": "call"})
+        assert not stores[0].add_events(taken, "another", [{"kind": "call"}])
+        assert stores[0].add_events(taken, "w", [{"kind": "call"}])
         assert [event.number for event in stores[1].events(taken)] == [1, 2]
 
 
@@ -127,7 +128,7 @@ def test_nothing_is_left_of_a_run_that_is_asked_or_ends_while_its_session_is_del
         deleted = threads.submit(store.delete_session, session)
         until(lambda: deleted.done() or one_waits(PostgresDatabase(one)))
         paused.go_on.set()
-        assert bool(other.result(60)) is (under_way == "ended")  # it was asked: no refusal; it ended: its last event
+        assert other.result(60)  # it was taken as the first; it ended: its last event
         deleted.result(60)
         assert store.run("run-1") is None
         assert store.events("run-1") == []

@@ -39,7 +39,7 @@ def test_questions_without_a_session_are_forgotten_unless_somebody_shares_them(d
     for name, days in ages.items():
         session = store.add_session("alice", "mini", "spinach", "m").id if name == "of a session" else ""
         store.add_run(stored_run(name, session, "running", time.time() - days * DAY), at_once=10, a_day=10)
-        assert store.add_event(name, "w", {"kind": "started"})
+        assert store.add_events(name, "w", [{"kind": "started"}])
         assert name == "under way" or store.end(name, "w", "done", {"text": "", "run": f"saved {name}"})
     store.results.keep(StoredResult("plain", "alice", "mini", "en", "", ROWS.to_document()), ROWS)  # made now
     store.share("shared", "share-1")
@@ -55,10 +55,7 @@ def test_questions_without_a_session_are_forgotten_unless_somebody_shares_them(d
 
 def test_a_database_that_takes_nothing_is_one_error_and_takes_it_later(database, store):
     database.run("PRAGMA query_only = 1")  # as a full disk, or a file that may not be written
-    for ask in (
-        lambda: store.add_session("alice", "mini", "spinach", "m"),
-        lambda: store.count_question("alice", 5),
-    ):
+    for ask in (lambda: store.add_session("alice", "mini", "spinach", "m"), lambda: store.count_question("alice", 5)):
         with pytest.raises(DatabaseAway, match="try again"):
             ask()
     assert store.sessions("alice") == []
@@ -152,10 +149,7 @@ SESSIONS = 50
 
 @pytest.mark.slow
 def test_of_fifty_sessions_at_once_none_is_lost_and_none_is_mixed_up(fresh_home):
-    with (
-        Explorer() as model,
-        Server(web_settings(fresh_home, **model.options(), web_runs_per_user=SESSIONS)) as server,
-    ):
+    with Explorer() as model, Server(web_settings(fresh_home, **model.options(), web_runs_per_user=SESSIONS)) as server:
 
         def one(number: int) -> tuple[str, list[str], list[str]]:
             visit = Visit(server.url)
@@ -209,14 +203,14 @@ def test_a_killed_server_goes_on_with_its_question_after_a_restart(fresh_home):
 def test_a_question_that_ends_its_server_each_time_is_given_up_after_three_resumptions(fresh_home):
     with Explorer(held=0) as model:
         settings = web_settings(fresh_home, **model.options())
-        with Server(settings, socket=True) as server:
+        with Server(settings) as server:
             visit = Visit(server.url)
             run = visit.ask(visit.session(), MARIE)["id"]
             assert model.holding.acquire(timeout=60)
         for _ in range(3):
-            with Server(settings, socket=True):
+            with Server(settings):
                 assert model.holding.acquire(timeout=60)  # asked again, so it was gone on with
-        with Server(settings, socket=True) as server:
+        with Server(settings) as server:
             visit.url = server.url
             ended = visit.ended(run)
     assert [event["kind"] for event in ended["events"]] == ["started", *["resumed"] * 4, "end"]

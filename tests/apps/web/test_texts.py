@@ -42,7 +42,7 @@ def test_every_language_has_every_text_with_the_same_values():
 
 def test_every_text_is_used_and_every_text_used_is_there():
     sources = [plain(path) for path in SCRIPTS]
-    python = ("web/rendering.py", "console.py", "cli/ask.py")
+    python = ("web/rendering.py", "console.py", "cli/ask.py", "bot/wikitext.py")
     sources += [path.read_text("utf-8") for path in (*TEMPLATES, *(WEB.parent / name for name in python))]
     used = {name for source in sources for found in USED.findall(source) for name in found if name}
     told = {name for name in used if name in books()["en"]}
@@ -79,7 +79,8 @@ def test_the_page_speaks_the_language_of_the_browser_and_another_one_when_it_is_
     wait_for_the_end(page)
     page.wait_for_selector(".answer .where >> text=2 Zeilen")
     page.goto(server.url)
-    page.click(".example >> text=Wann Elemente entdeckt wurden")
+    page.wait_for_selector(".example >> text=Wann Elemente entdeckt wurden")
+    ask(page, "wann Elemente entdeckt wurden?")  # its title, typed
     page.click(".typed [data-view=table]")
     assert page.locator(".typed th").all_inner_texts() == ["Element", "entdeckt", "Belege"]
     page.click("#more > summary")

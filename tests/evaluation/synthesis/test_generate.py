@@ -17,13 +17,7 @@ from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.datasets import load_file
 from kbnav.evaluation.synthesis.sampling import SplitSizes, synthesize
 from kbnav.evaluation.synthesis.templates import check_template, parse_template, write_questions
-from kbnav.evaluation.synthesis.text import (
-    Phrase,
-    Thesaurus,
-    is_content,
-    is_literal,
-    reword,
-)
+from kbnav.evaluation.synthesis.text import Phrase, Thesaurus, is_content, is_literal, reword
 from kbnav.evaluation.synthesis.wording import (
     REWORDINGS,
     SHIPPED,
@@ -390,10 +384,7 @@ def meaning(texts: Iterable[str]) -> set[str]:
         for word in text.split()
         if word.lower() not in function_words("en")
         for stem in stems(word)
-    } - {
-        "{0}",
-        "",
-    }
+    } - {"{0}", ""}
 
 
 NOTES = [

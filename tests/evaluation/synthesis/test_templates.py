@@ -85,13 +85,13 @@ def test_notation():
     assert found.shape == "1&3"
     assert parse_template("Gene -Gr>G-> Gene").branches[0].legs == (Leg("Gr>G", "out", "Gene"),)
     same = parse_template("Gene <-DaG- Disease -DaG-> Gene & same -GiG- Gene")
-    assert (same.slots, same.shape, same.branches[1].start) == (1, "2=1", "Gene")
+    assert (same.shape, same.branches[1].start) == ("2=1", "Gene")
     # The first of STaRK's templates for Prime (appendix B.3), and a third and a fourth branch.
     none = parse_template("effect <-phenotype absent- disease & drug -!indication-> disease")
     assert none.branches[1].legs == (Leg("indication", "out", "disease", negated=True),)
-    assert (none.slots, none.shape, none.branches[1].negated) == (1, "1&!1", True)
+    assert (none.shape, none.branches[1].negated) == ("1&!1", True)
     four = parse_template("a -r-> d & same -s-> d & b -t-> c -u-> d & e -v-> d")
-    assert (four.slots, four.shape, [branch.slot for branch in four.branches]) == (3, "1=1&2&1", [0, 0, 1, 2])
+    assert (four.shape, [branch.slot for branch in four.branches]) == ("1=1&2&1", [0, 0, 1, 2])
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import multiprocessing
-import socket
 import sqlite3
 import ssl
 import subprocess
@@ -38,7 +37,7 @@ from kbnav.errors import (
 from kbnav.knowledge.base import Meter
 from kbnav.knowledge.http import HttpClient, redirect_target
 from kbnav.knowledge.http_store import MAX_BODY, HttpCache, Rules, Throttle
-from kbnav.knowledge.replies import Reply, Request, retry_after
+from kbnav.knowledge.replies import Again, Reply, Request, retry_after
 from kbnav.knowledge.wikidata.api import ActionApi, read_api
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.models.cancellation import Cancellation
@@ -47,7 +46,8 @@ from kbnav.settings.model import Budget, Limits, Settings, load_settings
 from kbnav.tools.context import Shown
 from kbnav.tools.show import table_text
 from tests.clock import Clock
-from tests.dripping import dripping
+from tests.dripping import dripping, silent
+from tests.ending import running
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, Served, client, in_turn, serving
 from tests.services import free_port
 
@@ -258,10 +258,12 @@ def test_a_small_answer_that_unpacks_to_a_huge_one_is_refused():
 
 
 @pytest.mark.parametrize("first", [b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n", b"HTTP/1.1 2"])
-def test_a_service_that_drips_is_given_up(first):
-    expected = pytest.raises(ServiceError, match=r"not whole after 0\.4 s")
-    with dripping(first) as url, client(url, retries=0, request_timeout=0.2) as opened, expected:
-        opened.kb.get_entry("Q42")
+def test_a_service_that_drips_is_given_up_and_hung_up_on(first):
+    hung_up = threading.Event()
+    with dripping(first, hung_up) as url, client(url, retries=0, request_timeout=0.2) as opened:
+        with pytest.raises(ServiceError, match=r"not whole after 0\.4 s"):
+            opened.kb.get_entry("Q42")
+        assert hung_up.wait(1)
 
 
 def test_a_password_that_a_wiki_echoes_is_left_out():
@@ -373,41 +375,11 @@ def test_the_same_place_is_known_in_any_writing():
     assert redirect_target("http://kb.example/a/b", "../c") == "http://kb.example/c"
 
 
-class Quiet:
-    """A service that answers so many requests, and then none; it knows when it was asked that, and when hung up on."""
-
-    def __init__(self, answers: int) -> None:
-        self.asked, self.hung_up = threading.Event(), threading.Event()
-        self._left = answers
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._server.getsockname()[1]}/"
-
-    def listen(self) -> None:
-        """Serve one connection to its end."""
-        connection, _ = self._server.accept()
-        with connection:
-            while connection.recv(65536):
-                if self._left:
-                    self._left -= 1
-                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-                else:
-                    self.asked.set()
-        self.hung_up.set()
-
-    @contextmanager
-    def served(self) -> Iterator[Quiet]:
-        thread = threading.Thread(target=self.listen, daemon=True)
-        thread.start()
-        with self._server:
-            yield self
-        thread.join(10)
-
-
 @pytest.mark.parametrize(("service", "answers"), [("api", 0), ("api", 2), ("vector", 0), ("sparql", 0)])
 def test_a_request_is_hung_up_on_when_its_run_is_stopped(service, answers):
-    with Quiet(answers).served() as quiet:
-        client = HttpClient(Settings(), cache=None, throttle=None, urls=[quiet.url])
-        request = Request(service, quiet.url, {"query": "ASK {}"})  # type: ignore[arg-type]
+    with silent(answers) as (url, asked, hung_up):
+        client = HttpClient(Settings(), cache=None, throttle=None, urls=[url])
+        request = Request(service, url, {"query": "ASK {}"})  # type: ignore[arg-type]
         for _ in range(answers):
             assert client.fetch(request, lambda reply: reply.status) == 200
         cancellation = Cancellation()
@@ -419,20 +391,33 @@ def test_a_request_is_hung_up_on_when_its_run_is_stopped(service, answers):
             except Stopped as error:
                 ended.append(error)
 
-        thread = threading.Thread(target=ask)
-        thread.start()
-        assert quiet.asked.wait(20)
-        cancellation.stop()
-        assert quiet.hung_up.wait(10)
-        thread.join(10)
+        with running(ask, cancellation.stop):
+            assert asked.wait(60)
+        assert hung_up.wait(60)
         assert [type(error) for error in ended] == [Stopped]
         client.close()
 
 
+@pytest.mark.timeout(5)
+def test_a_wait_for_a_turn_or_for_the_next_try_ends_with_its_run(tmp_path):
+    def again(reply: Reply) -> None:
+        raise Again(ServiceError("busy"), 60)
+
+    full = Throttle(tmp_path / "limits.sqlite").slot("a", Rules(requests=0))
+    with serving(lambda _: Q42) as served:
+        http = HttpClient(Settings(), cache=None, throttle=None, urls=[served.url])
+        for wait in (full.__enter__, lambda: http.fetch(Request("api", served.url, {}), again)):
+            cancellation = Cancellation()
+            threading.Timer(0.2, cancellation.stop).start()
+            with pytest.raises(Stopped):
+                cancellation.run_here(wait)
+        http.close()
+
+
 def test_a_connection_that_was_given_back_is_not_hung_up_on():
-    with Quiet(2).served() as quiet:
-        client = HttpClient(Settings(), cache=None, throttle=None, urls=[quiet.url])
-        request = Request("api", quiet.url, {})
+    with silent(2) as (url, _, _):
+        client = HttpClient(Settings(), cache=None, throttle=None, urls=[url])
+        request = Request("api", url, {})
         cancellation = Cancellation()
         assert cancellation.run_here(lambda: client.fetch(request, lambda reply: reply.status)) == 200
         cancellation.stop()
@@ -503,13 +488,8 @@ def _over_tls(folder: Path) -> Iterator[str]:
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
         server.handle_error = lambda *_: None  # type: ignore[method-assign]
         server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
+        with running(lambda: server.serve_forever(0.02), server.shutdown):
             yield f"https://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def test_a_certificate_that_fails_is_told_at_once_and_not_tried_again(tmp_path):
@@ -603,11 +583,11 @@ def _use(path: str, times: int) -> None:
 def test_processes_count_into_one_file(tmp_path):
     path = tmp_path / "limits.sqlite"
     context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=_use, args=(str(path), 20)) for _ in range(2)]
+    workers = [context.Process(target=_use, args=(str(path), 20), daemon=True) for _ in range(2)]
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join()
+        worker.join(60)
     assert [worker.exitcode for worker in workers] == [0, 0]
     database = sqlite3.connect(path)
     assert database.execute("SELECT count(*), count(ended) FROM request").fetchone() == (40, 40)

@@ -101,12 +101,7 @@ def test_cells_are_measured_by_the_statement_that_they_are_of(run):
     table = run(query)
     found = measures(query, table, table.rows, run, WIKIDATA_VOCABULARY)
     told = {(row[0].entity_id, row[place].value): one for (row, place), one in found.items()}
-    units = {
-        ("Q1", "8848"): "Q11573",
-        ("Q2", "8611"): "Q11573",
-        ("Q3", "8516"): "Q11573",
-        ("Q4", "29029"): "Q3710",
-    }
+    units = {("Q1", "8848"): "Q11573", ("Q2", "8611"): "Q11573", ("Q3", "8516"): "Q11573", ("Q4", "29029"): "Q3710"}
     assert {key: one.unit for key, one in told.items() if one.unit} == units
     assert told["Q1", "1921-01-01T00:00:00Z"] == Measure("", 9)
     assert told["Q2", "1954-01-01T00:00:00Z"] == Measure("", 11)
@@ -253,11 +248,7 @@ def test_the_part_that_leaves_no_rows_is_named_and_which_kind_of_nothing_it_is(q
 
 
 def test_a_part_of_wikidata_is_not_taken_for_the_whole(ask):
-    for pattern in (
-        "?x wdt:P27 wd:Q142",
-        "?x wdt:P27 wd:Q30 ; wdt:P569 ?d",
-        "?x wdt:P569 ?d FILTER(?d > 1900)",
-    ):
+    for pattern in ("?x wdt:P27 wd:Q142", "?x wdt:P27 wd:Q30 ; wdt:P569 ?d", "?x wdt:P569 ?d FILTER(?d > 1900)"):
         said = diagnose_empty(f"ASK {{ {pattern} }}", ask, partial=True) or ""
         assert said.endswith("that it lacks this proves nothing, live Wikidata may have it.")
         assert "there is no such thing" not in said

@@ -55,10 +55,7 @@ def _short(term: Any) -> str:
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        (
-            f"SELECT ?x ?xLabel {{ ?x wdt:P31 wd:Q9 . {LABELS} }}",
-            [("Q1", "eins"), ("Q2", "two"), ("Q3", "Q3")],
-        ),
+        (f"SELECT ?x ?xLabel {{ ?x wdt:P31 wd:Q9 . {LABELS} }}", [("Q1", "eins"), ("Q2", "two"), ("Q3", "Q3")]),
         (  # a star stands for what the pattern has, without what takes the service's place
             f"SELECT * {{ ?x wdt:P40 wd:Q2 . {LABELS} }}",
             [("Q1",)],

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.http_store import HttpCache, Throttle
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.settings.model import Limits, Settings
+from tests.ending import running
 
 JSON = "application/json; charset=utf-8"
 ROWS = "application/sparql-results+json"
@@ -87,13 +87,8 @@ def serving(answer: Callable[[Asked], Answer]) -> Iterator[Served]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
         served = Served(f"http://127.0.0.1:{server.server_address[1]}")
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
+        with running(lambda: server.serve_forever(0.02), server.shutdown):
             yield served
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def in_turn(*answers: Answer) -> Callable[[Asked], Answer]:

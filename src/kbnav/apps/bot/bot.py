@@ -25,11 +25,11 @@ from kbnav.apps.bot.talk import (
     with_reply,
 )
 from kbnav.apps.bot.wiki import Page, Site, Wiki
-from kbnav.apps.bot.wikitext import Style, apology, edit_summary, reply_text
+from kbnav.apps.bot.wikitext import apology, edit_summary, reply_text
 from kbnav.errors import FATAL, ServiceError, StopRun
 from kbnav.knowledge.evidence import Provenance
 from kbnav.runs.trajectory import Run, Turn
-from kbnav.settings.model import Bot as Rules
+from kbnav.settings.model import Settings
 
 TRIES = 8
 """How often an answer is tried before the bot says that it failed; within two hours."""
@@ -68,8 +68,7 @@ class Bot:
         ledger: Ledger,
         answer: Answer,
         find_run: Callable[[str], Run | None],
-        rules: Rules,
-        style: Style,
+        settings: Settings,
         *,
         edits: bool = False,
         clock: Callable[[], float] = time.time,
@@ -82,21 +81,20 @@ class Bot:
             ledger: what was done before.
             answer: see ``Answer``; saves its run before it returns.
             find_run: a saved run by its id.
-            rules: pages, quotas and names.
-            style: of the replies.
+            settings: ``bot`` has pages, quotas and names.
             edits: False: nothing is saved on the wiki; what would be is said, once.
             clock: seconds since 1970.
             evidence: see ``Evidence``; without it replies have no footnotes.
         """
         self._wiki, self._ledger, self._answer, self._find_run = wiki, ledger, answer, find_run
-        self._rules, self._style, self._edits, self._clock = rules, style, edits, clock
+        self._settings, self._rules, self._edits, self._clock = settings, settings.bot, edits, clock
         self._evidence = evidence
         self._site: Site | None = None
         self._shut = ""
         self.talk_page = f"User talk:{wiki.account}"
         self.shutoff_page = f"User:{wiki.account}/shutoff"
         """The page that stops all edits while it holds any text."""
-        self.task_page = rules.task_page or f"User:{wiki.account}"
+        self.task_page = self._rules.task_page or f"User:{wiki.account}"
         """The page that edit summaries name."""
 
     def rounds(self, stop: Callable[[float], bool]) -> Iterator[Said]:
@@ -246,7 +244,7 @@ class Bot:
             earlier = [found for entry in entries if entry and entry.run and (found := self._find_run(entry.run))]
             found = self._answer(question, [run.turns[-1] for run in earlier])
             made_of = self._evidence(found)
-            reply = reply_text(found, self._style, marker=mark, language=language, evidence=made_of)
+            reply = reply_text(found, self._settings, marker=mark, language=language, evidence=made_of)
             run = found.id
         except FATAL:
             raise

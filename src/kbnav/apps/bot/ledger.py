@@ -7,7 +7,7 @@ import sqlite3
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -92,14 +92,11 @@ class Ledger:
 
     def add(self, question: Question, now: float, *, status: Status = "seen", note: str = "") -> bool:
         """Remember a question; False where it was known already."""
-        row = (question.id, question.page, question.section, question.author, question.time, question.text)
-        more = (question.depth, ",".join(question.earlier), status, note, now, now)
-        added = self._run(
-            "INSERT OR IGNORE INTO questions (id, page, section, author, time, text, depth, earlier, status, note, "
-            "seen_at, changed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
-            (*row, *more),
-        )
-        return bool(added)
+        row = {**vars(question), "earlier": ",".join(question.earlier)}
+        row |= {"status": status, "note": note, "seen_at": now, "changed_at": now}
+        places = ", ".join("?" * len(row))
+        insert = f"INSERT OR IGNORE INTO questions ({', '.join(row)}) VALUES ({places}) RETURNING id"
+        return bool(self._run(insert, (*row.values(),)))
 
     def update(self, question_id: str, now: float, **changes: str | float) -> None:
         """Change columns of a question: ``status``, ``tries``, ``due``, ``run``, ``reply``, ``revision``, ``note``."""
@@ -136,11 +133,16 @@ class Ledger:
         return int(count)
 
     def _select(self, condition: str, *values: str | float) -> list[Entry]:
-        query = (
-            "SELECT id, page, section, author, time, text, depth, earlier, status, tries, due, run, reply, revision, "
-            f"note, changed_at, seen_at FROM questions {condition}"  # conditions are this module's own
-        )
-        return [_entry(row) for row in self._run(query, values)]
+        of_question, of_entry = ([one.name for one in fields(kind)] for kind in (Question, Entry))
+        columns = ", ".join([*of_question, *of_entry[1:]])
+        found = []
+        for row in self._run(
+            f"SELECT {columns} FROM questions {condition}", values
+        ):  # conditions are this module's own
+            question = dict(zip(of_question, row, strict=False))
+            question["earlier"] = tuple(filter(None, question["earlier"].split(",")))
+            found.append(Entry(Question(**question), *row[len(of_question) :]))
+        return found
 
     def mark(self, name: str) -> str:
         """Where reading of a stream of events stopped, or what was learnt of the wiki; empty at first."""
@@ -150,8 +152,3 @@ class Ledger:
     def set_mark(self, name: str, value: str) -> None:
         """Remember where reading stopped, or what was learnt."""
         self._run("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, value))
-
-
-def _entry(row: Sequence[Any]) -> Entry:
-    earlier = tuple(filter(None, row[7].split(",")))
-    return Entry(replace(Question(*row[:7]), earlier=earlier), *row[8:])

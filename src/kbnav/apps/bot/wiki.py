@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from html import unescape
@@ -155,9 +155,8 @@ class Wiki:
     def revisions(self, titles: Sequence[str]) -> dict[str, int]:
         """The newest revision of each page, by the title asked for; missing pages are left out."""
         found: dict[str, int] = {}
-        for start in range(0, len(titles), _BATCH):
-            batch = titles[start : start + _BATCH]
-            reply = self._query(titles="|".join(batch), prop="info")
+        for batch in _batches(titles):
+            reply = self._query(titles=batch, prop="info")
             renamed = {one["to"]: one["from"] for one in reply.get("normalized", ())}
             for page in reply.get("pages", ()):
                 if "lastrevid" in page:
@@ -226,12 +225,9 @@ class Wiki:
     @_understood
     def bots_and_blocked(self, users: Iterable[str]) -> set[str]:
         """Those of the users that are bots, or that may not edit now."""
-        wanted = sorted(set(users))
         found: set[str] = set()
-        for start in range(0, len(wanted), _BATCH):
-            reply = self._query(
-                list="users", ususers="|".join(wanted[start : start + _BATCH]), usprop="groups|blockinfo"
-            )
+        for batch in _batches(sorted(set(users))):
+            reply = self._query(list="users", ususers=batch, usprop="groups|blockinfo")
             for one in reply.get("users", ()):
                 sitewide = "blockid" in one and not one.get("blockpartial")
                 if "bot" in one.get("groups", ()) or sitewide:
@@ -259,9 +255,8 @@ class Wiki:
     @_understood
     def mark_read(self, ids: Sequence[str]) -> None:
         """Tell Echo that notifications were seen to."""
-        for start in range(0, len(ids), _BATCH):
-            marked = "|".join(ids[start : start + _BATCH])
-            self._call({"action": "echomarkread", "list": marked}, post=True, token=True)
+        for batch in _batches(ids):
+            self._call({"action": "echomarkread", "list": batch}, post=True, token=True)
 
     @_understood
     def edit(self, page: Page, text: str, summary: str) -> Edit:
@@ -352,6 +347,11 @@ class Wiki:
             elif attempt == 1:
                 self.login()
         return reply
+
+
+def _batches(names: Sequence[str]) -> Iterator[str]:
+    """The names, as many at a time as the API takes."""
+    return ("|".join(names[start : start + _BATCH]) for start in range(0, len(names), _BATCH))
 
 
 def _page(title: str, found: Mapping[str, Any], now: str) -> Page | None:

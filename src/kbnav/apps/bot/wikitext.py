@@ -8,13 +8,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from types import SimpleNamespace
 
+from kbnav.answers.question import asks_back
 from kbnav.answers.tables import AnswerTable, Cell
-from kbnav.apps.console import absence_text, answer_table, closing_lines, row_lines
-from kbnav.apps.texts import phrases
+from kbnav.apps.console import absence_text, answer_table, closing_lines, note_text, row_lines
+from kbnav.apps.texts import Texts
 from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.verbalization import page_for, query_link
 from kbnav.knowledge.sparql.vocabulary import entity_page
@@ -68,26 +67,9 @@ def _is_mark(char: str) -> bool:
     return any(one.isascii() and not (one.isalnum() or one in _HARMLESS) for one in plain)
 
 
-@dataclass(frozen=True)
-class Style:
-    """How a wiki wants replies.
-
-    ``entity_link`` is wikitext with ``{id}``, such as ``[[{id}]]`` on Wikidata and ``[[d:{id}]]`` elsewhere, where the
-    entity's page is put in; empty: ids are plain text. ``query_page`` is that of the query service; empty: no link.
-    """
-
-    entity_link: str = ""
-    query_page: str = ""
-
-    @classmethod
-    def of(cls, settings: Settings) -> Style:
-        """That of the settings."""
-        return cls(settings.bot.entity_link, settings.endpoints.query_page)
-
-
 def reply_text(
     run: Run,
-    style: Style,
+    settings: Settings,
     *,
     marker: str = "",
     language: str = "",
@@ -99,40 +81,42 @@ def reply_text(
 
     Args:
         run: what is told.
-        style: see ``Style``.
+        settings: ``bot.entity_link`` is how entities are linked, ``endpoints.query_page`` where the query can be run.
         marker: a comment by which the bot knows its own reply again, or none; holds no ``--``.
         language: of the words around the answer; empty: the run's.
         evidence: what makes the rows true, told as footnotes.
     """
-    outcome, words = run.outcome, phrases("bot", language or run.language)
+    outcome, texts = run.outcome, Texts(language or run.language)
     notes = _footnotes(evidence, run)
     single = "<sup>1</sup>" if notes and outcome.table is not None and outcome.table.boolean is not None else ""
-    parts = [f"{f'<!-- {marker} -->' if marker else ''}{_headline(run, words)}{single}"]
-    if outcome.note:
-        parts.append(f"<small>{escape(outcome.note)}</small>")
+    parts = [f"{f'<!-- {marker} -->' if marker else ''}{_headline(run, texts)}{single}"]
+    if note := note_text(run):
+        parts.append(f"<small>{escape(note)}</small>")
     if outcome.absence and outcome.status != "failed":
         parts.append(f"<small>{escape(absence_text(outcome.absence, run.language))}</small>")
     parts += [f"<small>{escape(doubt.text)}</small>" for doubt in outcome.doubts]
     if outcome.table is not None and outcome.table.boolean is None and outcome.table.rows:
-        parts += _table(outcome.table, style, words, len(notes))
+        parts += _table(outcome.table, settings.bot.entity_link, texts, len(notes))
     elif outcome.ranking is not None and outcome.ranking.nodes:
-        parts += _grid((words.name, "id", words.kind), _ranked(run, len(notes)), len(outcome.ranking), words)
+        parts += _grid(
+            (texts("rows.name"), "id", texts("rows.type")), _ranked(run, len(notes)), len(outcome.ranking), texts
+        )
     if outcome.query:
-        page = page_for(run.kb, style.query_page, run.outcome.query)
-        link = f" ([{_address(outcome.query, page)} {words.run_it}])" if page else ""
-        parts.append(f"{words.query}{link}:")
+        page = page_for(run.kb, settings.endpoints.query_page, outcome.query)
+        link = f" ([{_address(outcome.query, page)} {texts('bot.run_it')}])" if page else ""
+        parts.append(f"{texts('bot.query')}{link}:")
         parts.append(f"<pre>{escape(outcome.query, lines=True)}</pre>".replace("\n", "&#10;"))
     if notes:
-        parts.append(_folded(words.statements, notes, closing_lines(evidence, run.language) if evidence else ()))
+        parts.append(_folded(texts("bot.statements"), notes, closing_lines(evidence, run.language) if evidence else ()))
     if run.path:
-        parts.append(_how(run, words))
+        parts.append(_how(run, texts))
     parts.append("~~~~")
     return "\n".join(parts) + "\n"
 
 
 def apology(*, marker: str, language: str = "en") -> str:
     """The wikitext of a reply to a question that could not be answered."""
-    return f"<!-- {marker} -->{phrases('bot', language).failed} ~~~~\n"
+    return f"<!-- {marker} -->{Texts(language)('bot.failed')} ~~~~\n"
 
 
 def _address(query: str, page: str) -> str:
@@ -141,16 +125,16 @@ def _address(query: str, page: str) -> str:
     return page + _MAGIC.sub(lambda found: f"%{ord(found[0]):X}", link)
 
 
-def _headline(run: Run, words: SimpleNamespace) -> str:
+def _headline(run: Run, texts: Texts) -> str:
     text = escape(run.outcome.text)
     heads = {
-        "answered": text or words.see_table,
-        "best effort": words.best_so_far.format(text=text),
-        "refused": words.refused,
-        "failed": words.failed,
+        "answered": text or texts("bot.see_table"),
+        "best effort": texts("bot.best_so_far", text=text),
+        "refused": texts("bot.refused"),
+        "failed": texts("bot.failed"),
     }
-    head: str = heads.get(run.outcome.status) or words.none_found + (f" {text}" if text else "")
-    return head
+    none = "" if asks_back(run.outcome.text) else texts("bot.none_found")
+    return heads.get(run.outcome.status) or f"{none} {text}".strip()
 
 
 def _footnotes(evidence: Provenance | None, run: Run) -> list[str]:
@@ -166,17 +150,17 @@ def _sup(number: int, notes: int) -> str:
     return f"<sup>{number}</sup>" if number <= notes else ""
 
 
-def _table(table: AnswerTable, style: Style, words: SimpleNamespace, notes: int) -> list[str]:
+def _table(table: AnswerTable, entity_link: str, texts: Texts, notes: int) -> list[str]:
     def shown(cell: Cell) -> str:
-        if cell is not None and style.entity_link and (name := table.entity(cell)) and _ENTITY.fullmatch(name):
+        if cell is not None and entity_link and (name := table.entity(cell)) and _ENTITY.fullmatch(name):
             label = table.labels.get(name, "")
-            return style.entity_link.replace("{id}", entity_page(name)) + (f" {escape(label[:_CELL])}" if label else "")
+            return entity_link.replace("{id}", entity_page(name)) + (f" {escape(label[:_CELL])}" if label else "")
         return escape(readable_text(cell, table, _CELL))
 
     rows = [[shown(cell) for cell in row[:_COLUMNS]] for row in table.rows[:ROWS]]
     for number, row in enumerate(rows, 1):
         row[-1] += _sup(number, notes)
-    return _grid(table.columns[:_COLUMNS], rows, len(table.rows), words)
+    return _grid(table.columns[:_COLUMNS], rows, len(table.rows), texts)
 
 
 def _ranked(run: Run, notes: int) -> list[list[str]]:
@@ -187,20 +171,20 @@ def _ranked(run: Run, notes: int) -> list[list[str]]:
     ]
 
 
-def _grid(columns: Sequence[str], rows: Sequence[Sequence[str]], total: int, words: SimpleNamespace) -> list[str]:
+def _grid(columns: Sequence[str], rows: Sequence[Sequence[str]], total: int, texts: Texts) -> list[str]:
     """A table whose cells are wikitext already, and how many rows it leaves out."""
     lines = ["".join(f"<th>{escape(column)}</th>" for column in columns)]
     lines += ["".join(f"<td>{cell}</td>" for cell in row) for row in rows]
     parts = ['<table class="wikitable">' + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"]
-    return parts + [f"''{words.rows.format(total=total, shown=len(rows))}''"] * (total > len(rows))
+    return parts + [f"''{texts('bot.rows', total=total, shown=len(rows))}''"] * (total > len(rows))
 
 
-def _how(run: Run, words: SimpleNamespace) -> str:
+def _how(run: Run, texts: Texts) -> str:
     """The steps, folded away."""
     steps = [f"{escape(step.call.thought[:_CELL])} ({escape(step.call.tool)})" for step in run.path[:_STEPS]]
     if len(run.path) > _STEPS:
-        steps.append(words.more_steps.format(count=len(run.path) - _STEPS))
-    return _folded(words.how_found.format(system=escape(run.system), model=escape(run.model)), steps)
+        steps.append(texts("bot.more_steps", count=len(run.path) - _STEPS))
+    return _folded(texts("bot.how_found", system=escape(run.system), model=escape(run.model)), steps)
 
 
 def _folded(head: str, items: Sequence[str], after: Iterable[str] = ()) -> str:
@@ -216,5 +200,5 @@ def edit_summary(section: str, task_page: str, language: str = "en") -> str:
     heading = re.sub(r"[\[\]{}|<>*/]+", " ", section)
     heading = " ".join(heading.split())[:80]
     task = re.sub(r"[\[\]{}|<>*\n]+", "", task_page)
-    done = phrases("bot", language).summary.format(task=f"[[{task}]]")
+    done = Texts(language)("bot.summary", task=f"[[{task}]]")
     return f"/* {heading} */ {done}" if heading else done

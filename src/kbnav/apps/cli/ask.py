@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +17,7 @@ from kbnav.agents.common.agent import Agent, build_agent
 from kbnav.answers.question import SPARQL, checked_question
 from kbnav.answers.tables import Ranking
 from kbnav.apps.cli.options import Asking, BaseUrl, Given, Json, Kb, Model, argument, flag, load, open_skb, option
-from kbnav.apps.cli.terminal import RunProgress, print_error, print_json, stopped_by_ctrl_c
+from kbnav.apps.cli.terminal import RunProgress, print_error, print_json, stop_on_signals
 from kbnav.apps.console import (
     answer_json,
     answer_table,
@@ -31,13 +31,19 @@ from kbnav.apps.console import (
 )
 from kbnav.apps.texts import Texts
 from kbnav.errors import StopRun, UsageError
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.models.cancellation import Cancellation
 from kbnav.runs.trajectory import Run, load_runs, new_id, saved_runs
 from kbnav.settings.model import OFFLINE, SEPARATOR, Settings
 from kbnav.settings.systems import kb_kind, kind_of
+from kbnav.tools.show import cut
 
 if TYPE_CHECKING:
     from kbnav.knowledge.evidence import Provenance
+    from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.knowledge.skb.store import SKB
+
+_ENDING, _INTERRUPTED = "ending the question", "Interrupted; the run so far is saved: kbnav show last"
 
 
 def ask(
@@ -68,12 +74,14 @@ def ask(
     settings.check_key()  # before the imports that take seconds
     from kbnav.knowledge.open import open_kb
     from kbnav.sessions.session import ask as ask_agent
+    from kbnav.sessions.session import language_of
 
     console = Console(stderr=as_json or as_csv)
     history = earlier.turns if earlier else ()
-    with open_kb(settings) as base, stopped_by_ctrl_c() as cancellation:
+    cancellation = Cancellation()
+    with open_kb(settings) as base, stop_on_signals(_ENDING, cancellation, _INTERRUPTED):
         agent = build_agent(base, settings, of.system or "")
-        print_baseline(console, agent, quiet, follow_ups=follow_up)
+        print_baseline(console, agent, language_of(agent, question), quiet, follow_ups=follow_up)
         if earlier and _reads_follow_ups(agent):
             console.print(f"after: {printable(earlier.question)}", style="dim", highlight=False, markup=False)
         with RunProgress(console, agent.model, steps=not quiet) as progress:
@@ -83,7 +91,8 @@ def ask(
             from kbnav.sessions.evidence import run_evidence
 
             found = run_evidence(base, run)
-    print_outcome(run, settings, as_json, as_csv, found)
+        fields = node_fields(base, run.outcome.ranking) if as_csv and run.outcome.ranking else ()
+    print_outcome(run, settings, as_json, as_csv, found, fields)
     raise typer.Exit(0 if run.outcome.status in ("answered", "best effort") else 1)
 
 
@@ -97,20 +106,21 @@ def _reads_follow_ups(agent: Agent) -> bool:
     return agent.model != OFFLINE or kb_kind(agent.kb) != "sparql"
 
 
-def print_baseline(console: Console, agent: Agent, quiet: bool, *, follow_ups: bool = False) -> None:
+def print_baseline(console: Console, agent: Agent, language: str, quiet: bool, *, follow_ups: bool = False) -> None:
     """Print that no language model answers, where none does and that is not to be ``quiet``.
 
     Also, of ``follow_ups``, that none is read, where the rules do not.
     """
     if agent.model == OFFLINE and not quiet:
-        console.print("offline policy: no language model, a baseline; --model names a better one", style="dim")
+        console.print(Texts(language)("cli.rules"), style="dim")
     if follow_ups and not _reads_follow_ups(agent):
-        console.print("without a model no follow-up is read on an endpoint: ask each question whole", style="dim")
+        console.print(Texts(language)("cli.no_follow_ups"), style="dim")
 
 
 def print_outcome(
-    run: Run, settings: Settings, as_json: bool = False, as_csv: bool = False, evidence: Provenance | None = None
-) -> None:
+    run: Run, settings: Settings, as_json: bool = False, as_csv: bool = False, evidence: Provenance | None = None,
+    fields: Sequence[Mapping[str, Any]] = (),
+) -> None:  # fmt: skip
     """Print the answer, for people or for programs; with the evidence for it where that was looked up."""
     page = settings.endpoints.query_page
     saved = (settings.home / "runs" / f"{run.id}.json").is_file()
@@ -119,7 +129,7 @@ def print_outcome(
     elif as_csv:
         from kbnav.apps.web.downloads import answer_csv
 
-        sys.stdout.write(answer_csv(run.outcome, exact=True))
+        sys.stdout.write(answer_csv(run.outcome, exact=True, fields=fields))
         if not saved:
             print_error(run.outcome.error)
     else:
@@ -189,23 +199,25 @@ def chat(
         agent = build_agent(base, settings, of.system or "")
         talk = Chat(agent, session or new_id("chat"), saver)
         talk.recover()
-        print_baseline(console, agent, quiet, follow_ups=True)
-        _print(console, f"session {talk.id} on {settings.kb} with {agent.model}")
-        _print(console, "/help lists commands; /quit, an empty line or Ctrl-D ends the session")
+        texts = Texts(settings.language)
+        print_baseline(console, agent, settings.language, quiet, follow_ups=True)
+        _print(console, texts("cli.session", id=talk.id, kb=settings.kb, model=agent.model))
+        _print(console, texts("cli.commands"))
 
         def answer(question: str) -> None:
             """Answer, and print that; what stops it is printed, and the session goes on."""
             try:
                 _refuse_query(question, settings)
                 progress = RunProgress(console, agent.model, steps=not quiet)
-                with stopped_by_ctrl_c() as cancellation, progress:
+                cancellation = Cancellation()
+                with stop_on_signals(_ENDING, cancellation, _INTERRUPTED), progress:
                     runs.append(talk.ask(question, on_event=progress, cancellation=cancellation))
                 print_outcome(runs[-1], settings)
             except StopRun as error:
                 print_error(error)
 
         if question := talk.unfinished:
-            _print(console, f"going on with: {question}")
+            _print(console, texts("cli.goes_on", question=question))
             answer(question)
         read = _line_reader()
         while (line := read()) not in _ENDS:
@@ -213,7 +225,7 @@ def chat(
                 _command(line, console, runs)
             else:
                 answer(line)
-        _print(console, f"to continue later: {_same_command(of, settings, talk.id)}")
+        _print(console, texts("cli.later", command=_same_command(of, settings, talk.id)))
 
 
 def _print(console: Console, text: str) -> None:
@@ -292,14 +304,28 @@ def retrieve(
         run = saved(found, settings)
         if run.outcome.error:  # that it could not be saved; the ranking is printed all the same
             print(f"kbnav: {run.outcome.error}", file=sys.stderr)
-        _print_ranking(run, skb.skb, as_json, as_csv)
+        _print_ranking(run, skb, as_json, as_csv)
     raise typer.Exit(0 if run.outcome.ranking else 1)
 
 
-def _print_ranking(run: Run, skb: SKB, as_json: bool, as_csv: bool) -> None:
-    ranking = run.outcome.ranking or Ranking()
+def node_fields(kb: KnowledgeBase, ranking: Ranking) -> list[Mapping[str, Any]]:
+    """The fields of each node of a ranking; nothing where the knowledge base is no SKB."""
+    from kbnav.knowledge.skb.kb import as_skb
+
+    if kb_kind(kb) != "skb":
+        return []
+    skb = as_skb(kb, "CSV of nodes").skb
+    found = [skb.documents[number] if number >= 0 else {} for number in map(skb.nodes.ids.find, ranking.ids)]
+    return [
+        {name: "; ".join(map(str, value)) if isinstance(value, list) else value for name, value in fields.items()}
+        for fields in found
+    ]
+
+
+def _print_ranking(run: Run, kb: SkbKB, as_json: bool, as_csv: bool) -> None:
+    ranking, skb = run.outcome.ranking or Ranking(), kb.skb
     if as_csv:
-        sys.stdout.write(ranking.to_csv())
+        sys.stdout.write(ranking.to_csv(node_fields(kb, ranking)))
         return
     if as_json:
         nodes = [{**record, "document": _line(skb, record["id"])} for record in ranking.records()]
@@ -324,5 +350,4 @@ def _line(skb: SKB, node_id: str) -> str:
 
     node = skb.number(node_id)
     text = skb.nodes.text(node) if skb.meta.style == "plain" else indexed_text(skb, node)
-    text = " ".join(text.split())
-    return text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
+    return cut(text, _WIDTH)

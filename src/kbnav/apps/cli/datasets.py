@@ -165,7 +165,7 @@ def fetch(datasets: Datasets, as_json: Json = False) -> None:
 
     For example: kbnav eval dataset fetch qald-10
     """
-    from kbnav.evaluation.datasets.fetch import fetch
+    from kbnav.evaluation.datasets import fetch
 
     settings = load()
     with StageProgress(Console(stderr=True)) as progress:
@@ -175,7 +175,7 @@ def fetch(datasets: Datasets, as_json: Json = False) -> None:
         }
     sources = {name: SOURCES[NAMES[name][0]] for name in found}
     if as_json:
-        files = {name: [asdict(file) | {"path": str(file.path)} for file in found[name]] for name in found}
+        files = {name: [file._asdict() | {"path": str(file.path)} for file in found[name]] for name in found}
         print_json({name: {"files": files[name], **asdict(sources[name])} for name in found})
         return
     for name, source in sources.items():

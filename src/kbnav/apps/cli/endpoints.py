@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 from contextlib import closing, suppress
@@ -106,6 +107,7 @@ def serve(
     from kbnav.knowledge.serving import RdfServer
     from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # it ends as Ctrl-C does, and leaves no files behind
     limits: Any = {"names": name or (), "query_timeout": timeout, "memory_limit": memory << 20}
     server: MirrorServer | RdfServer
     if len(files) == 1 and files[0].is_dir():

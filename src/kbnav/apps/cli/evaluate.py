@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -42,7 +41,7 @@ from kbnav.settings.model import Settings
 
 if TYPE_CHECKING:
     from kbnav.evaluation.evaluate import EvaluationPlan
-    from kbnav.evaluation.runner import Build, Ended, Progress
+    from kbnav.evaluation.runner import Ended, Progress
 
 _WIDTH = 60
 _PARTS = "rollback, premature_finish, hint, pruning, kg or drf (of kar), or a tool; several with commas."
@@ -68,19 +67,6 @@ class Benchmark(Asking):
     on: Annotated[Place, flag("--on", "Where questions are asked: here, or on a Ray cluster (RAY_ADDRESS).")] = "here"
     workers: Workers = None
 
-    @contextmanager
-    def builder(self) -> Iterator[Build]:
-        """What builds the system where the questions are asked. Raises UsageError."""
-        if self.on == "here":
-            from kbnav.evaluation.runner import build_system
-
-            yield build_system
-            return
-        from kbnav.evaluation.runner import on_ray
-
-        with on_ray(self.jobs, self.workers) as build:
-            yield build
-
     def plan(self, dataset: str, settings: Settings) -> EvaluationPlan:
         """What is to be evaluated. Raises UsageError, DataError."""
         from kbnav.evaluation.evaluate import EvaluationPlan
@@ -93,12 +79,14 @@ class Benchmark(Asking):
     def run(self, plan: EvaluationPlan, without: str, out: Path, *, quiet: bool) -> Ended:
         """Run a plan, less what is left out, into a folder; then score it, finished or not, and print that."""
         from kbnav.evaluation.evaluate import evaluate, leave_out, score_folder
+        from kbnav.evaluation.runner import build_system, on_ray
 
         names = [name.strip() for name in without.split(",") if name.strip()]
         plan = replace(plan, settings=leave_out(plan.settings, names))
-        with self.builder() as build, stop_on_signals() as stop, closing(_ProgressLine()) as line:
+        where = on_ray(self.jobs, self.workers) if self.on == "ray" else nullcontext(build_system)
+        with where as build, stop_on_signals() as stop, closing(_ProgressLine()) as line:
             gold = Counter("gold answers")
-            ended = evaluate(plan, out, stopped=stop.is_set, on_gold=gold, on_progress=line, build=build)
+            ended = evaluate(plan, out, stopped=stop.is_set, on_gold=gold, on_progress=line.progress, build=build)
         if (out / "questions.jsonl").exists():
             saved = read_saved_run(out)
             scored = any(saved.gold[name].known for name in saved.info.questions if name in saved.gold)
@@ -227,11 +215,9 @@ def sweep(
 class _ProgressLine(Counter):
     """Questions done, failures, rate, cost and time left."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._begun = False
+    _begun = False
 
-    def __call__(self, progress: Progress) -> None:  # type: ignore[override]
+    def progress(self, progress: Progress) -> None:
         """Show how far the run is, and at first how much of it was done before."""
         if not self._begun and progress.resumed:
             rest = progress.total - progress.resumed

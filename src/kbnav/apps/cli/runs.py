@@ -9,7 +9,7 @@ from typing import Annotated
 
 from rich.console import Console
 
-from kbnav.apps.bot.wikitext import ROWS, Style, reply_text
+from kbnav.apps.bot.wikitext import ROWS, reply_text
 from kbnav.apps.cli.options import Json, RunName, argument, flag, load, option
 from kbnav.apps.cli.terminal import emit, print_error, print_json
 from kbnav.apps.console import answer_json, print_run, print_runs, run_line
@@ -56,15 +56,15 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write a saved run to a file to pass on, as in kbnav export last answer.html: a page that fetches nothing."""
-    from kbnav.apps.sharing import SharedAnswer, shared_page
+    from kbnav.apps.sharing import shared_page
     from kbnav.apps.web.downloads import answer_csv
 
     settings = load()
     saved, page = _find(run, settings), settings.endpoints.query_page
     write: Mapping[str, Callable[[Provenance | None], str]] = {
-        ".html": lambda found: shared_page([SharedAnswer(saved, found)], page),
+        ".html": lambda found: shared_page([(saved, found)], page),
         ".json": lambda found: answer_json(saved, page, found),
-        ".wiki": lambda found: reply_text(saved, Style.of(settings), evidence=found),
+        ".wiki": lambda found: reply_text(saved, settings, evidence=found),
         ".csv": lambda _: answer_csv(saved.outcome),
     }
     if file.suffix not in write:
@@ -88,7 +88,7 @@ def preview(run: RunName = "last") -> None:
     saved, found = _find(run, settings), None
     with suppress(KbnavError):  # a reply needs no knowledge base
         found = _evidence(saved, settings, ROWS)
-    print(reply_text(saved, Style.of(settings), evidence=found), end="")
+    print(reply_text(saved, settings, evidence=found), end="")
 
 
 def _evidence(run: Run, settings: Settings, most: int = MOST_ROWS) -> Provenance | None:

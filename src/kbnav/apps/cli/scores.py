@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -28,29 +29,44 @@ _ALPHA, _POWER = 0.05, 0.8
 _WRONG = 0.05
 """An answer with a lower F1, or MRR of rankings, is wrong."""
 
-StarkCompat = Annotated[
-    bool,
-    flag("--stark-compat", "Score rankings as STaRK's code: all candidates ranked, equals in their order."),
-]
-By = Annotated[
-    Literal["ids", "labels"],
-    flag("--by", "Compare the cells of tables by ids, or by English labels: for answers in words."),
-]
-Elsewhere = Annotated[
-    str | None, option("--kb", "KB", "Where the run's SKB (--stark-compat) is now, or labels (--by) come from.")
-]
-Metrics = Annotated[
-    list[str] | None,
-    option("--metric", "NAMES", "For rankings also ndcg@10, map, recall@100, …; with commas, or repeated."),
-]
+
+@dataclass(frozen=True)
+class Scoring:
+    """How runs are scored."""
+
+    by: Annotated[
+        Literal["ids", "labels"],
+        flag("--by", "Compare the cells of tables by ids, or by English labels: for answers in words."),
+    ] = "ids"
+    compat: Annotated[
+        bool,
+        flag("--stark-compat", "Score rankings as STaRK's code: all candidates ranked, equals in their order."),
+    ] = False
+    kb: Annotated[
+        str | None, option("--kb", "KB", "Where the run's SKB (--stark-compat) is now, or labels (--by) come from.")
+    ] = None
+    metrics: Annotated[
+        list[str] | None,
+        option("--metric", "NAMES", "For rankings also ndcg@10, map, recall@100, …; with commas, or repeated."),
+    ] = None
+
+    def read(self, folder: Path) -> SavedRun:
+        """A run as it is to be scored. Raises UsageError."""
+        from kbnav.evaluation.scoring import by_labels, stark_compat
+
+        run = read_saved_run(folder)
+        if self.by == "labels" and self.compat:
+            raise typer.BadParameter("--stark-compat ranks nodes, and --by labels compares tables; give one of them")
+        if self.by == "labels":
+            return by_labels(folder, run, load(), self.kb or "")
+        if self.kb and not self.compat:
+            raise UsageError("--kb goes with --stark-compat, which ranks the candidates of an SKB, or with --by labels")
+        return stark_compat(run, load(), self.kb or "") if self.compat else run
 
 
 def score(
     folder: RunFolder,
-    by: By = "ids",
-    compat: StarkCompat = False,
-    kb: Elsewhere = None,
-    metrics: Metrics = None,
+    how: Scoring,
     trec: Annotated[
         Path | None, option("--trec", "FILE", "Write the rankings as a TREC run, and FILE.qrels beside it.")
     ] = None,
@@ -63,8 +79,8 @@ def score(
     from kbnav.evaluation.evaluate import score_folder
     from kbnav.evaluation.scoring import trec as trec_files
 
-    run = _read(folder, by, compat, kb)
-    scores = score_folder(folder, run, metrics or ())
+    run = how.read(folder)
+    scores = score_folder(folder, run, how.metrics or ())
     if trec:
         for path, text in zip((trec, trec.with_name(f"{trec.name}.qrels")), trec_files(run), strict=True):
             write_whole(path, text)
@@ -74,21 +90,8 @@ def score(
         print_scores(str(folder), run, scores)
 
 
-def _read(folder: Path, by: str = "ids", compat: bool = False, kb: str | None = None) -> SavedRun:
-    """A run as it is to be scored. Raises UsageError."""
-    from kbnav.evaluation.scoring import by_labels, stark_compat
-
-    run = read_saved_run(folder)
-    if by == "labels" and compat:
-        raise typer.BadParameter("--stark-compat ranks nodes, and --by labels compares tables; give one of them")
-    if by == "labels":
-        return by_labels(folder, run, load(), kb or "")
-    if kb and not compat:
-        raise UsageError("--kb goes with --stark-compat, which ranks the candidates of an SKB, or with --by labels")
-    return stark_compat(run, load(), kb or "") if compat else run
-
-
 def compare(
+    how: Scoring,
     a: Annotated[Path | None, argument("[RUN]", "Folder of a run.")] = None,
     b: Annotated[
         Path | None, argument("[OTHER]", "Without it, or without both: how small a difference can be shown.")
@@ -96,10 +99,6 @@ def compare(
     questions: Annotated[
         int | None, option("--questions", "N", "Instead of the run's number of questions.", min=1)
     ] = None,
-    metrics: Metrics = None,
-    by: By = "ids",
-    compat: StarkCompat = False,
-    kb: Elsewhere = None,
     as_json: Json = False,
 ) -> None:
     """Compare two runs question by question: intervals, a paired randomisation test, and what can be shown.
@@ -114,10 +113,10 @@ def compare(
     if a is None and not questions:
         raise UsageError("name two runs to compare, or --questions to say which difference they can show")
     if a is None or b is None:
-        size = questions or len(score_run(_read(a or Path(), by, kb=kb)).questions)
+        size = questions or len(score_run(how.read(a or Path())).questions)
         _print_power(size, _DISAGREEMENTS, as_json)
         return
-    found = compare_runs(_read(a, by, compat, kb), _read(b, by, compat, kb), metrics=metrics or ())
+    found = compare_runs(how.read(a), how.read(b), metrics=how.metrics or ())
     if as_json:
         print(to_json(found))
         return
@@ -144,16 +143,13 @@ def _print_power(questions: int, shares: Sequence[float], as_json: bool) -> None
 
 def report(
     folders: Annotated[list[Path], argument("RUN", "Folders of runs; the others are compared with the first.")],
+    how: Scoring,
     html: Annotated[Path | None, option("--html", "FILE", "One self-contained page.")] = None,
     table: Annotated[
         Literal["markdown", "latex", "csv"] | None,
         flag("--table", "The table of each dataset: the best in bold; * differs from its first run (p < 0.05)."),
     ] = None,
     intervals: Annotated[bool, flag("--intervals", "Put intervals of 95 % into the table.")] = False,
-    metrics: Metrics = None,
-    by: By = "ids",
-    compat: StarkCompat = False,
-    kb: Elsewhere = None,
     errors: Annotated[
         int | None, option("--errors", "N", "Only draw N wrong answers of one run onto a sheet to label.", min=1)
     ] = None,
@@ -170,7 +166,7 @@ def report(
     if errors:
         _draw_errors(folders[0], errors, seed, as_json)
         return
-    made = reports.load_report(folders, lambda folder: _read(folder, by, compat, kb), metrics or ())
+    made = reports.load_report(folders, how.read, how.metrics or ())
     if html:
         write_whole(html, reports.html_report(made))
     said = [f"{html} ({html.stat().st_size:,} bytes)"] if html else []
@@ -288,7 +284,7 @@ def show_comparison(a: Path, b: Path, found: Comparison | None = None) -> None:
     """Print what sets two runs apart: means, the difference with its interval and p, in percent."""
     from kbnav.evaluation.scoring import compare_runs
 
-    comparison: Comparison = found or compare_runs(_read(a), _read(b))
+    comparison: Comparison = found or compare_runs(read_saved_run(a), read_saved_run(b))
     print(f"{b} against {a}, {plural(comparison.questions, 'question')} of both")
     if comparison.only_a or comparison.only_b:
         print(f"  left out: {comparison.only_a} only in {a}, {comparison.only_b} only in {b}")

@@ -139,7 +139,7 @@ def bot_status(
 def _opened(settings: Settings, edit: bool, system: str) -> Iterator[Bot]:
     """A bot that is logged in, and answers by the agent of the settings, which saves its runs."""
     from kbnav.apps.bot.bot import Bot
-    from kbnav.apps.bot.wikitext import ROWS, Style
+    from kbnav.apps.bot.wikitext import ROWS
     from kbnav.knowledge.open import open_kb
     from kbnav.sessions.evidence import run_evidence
     from kbnav.sessions.session import ask
@@ -153,7 +153,7 @@ def _opened(settings: Settings, edit: bool, system: str) -> Iterator[Bot]:
         agent = build_agent(base, settings, system)
         yield Bot(
             wiki, ledger, lambda question, history: ask(agent, question.text, history=history),
-            saved_run, settings.bot, Style.of(settings), edits=edit,
+            saved_run, settings, edits=edit,
             evidence=lambda run: run_evidence(base, run, range(ROWS)),
         )  # fmt: skip
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from textwrap import shorten
@@ -29,7 +28,6 @@ from kbnav.tools.context import Shown
 from kbnav.tools.show import entry_text
 
 if TYPE_CHECKING:
-    from kbnav.knowledge.skb.build import Options
     from kbnav.knowledge.skb.importers.recipe import Recipe
     from kbnav.knowledge.skb.maintenance import Info
 
@@ -66,32 +64,7 @@ _PLACE = "Folder of the SKB, or its address such as s3://bucket/name"
 AnySkb = Annotated[str, argument("SKB", f"{_PLACE}; demo for the bundled one.")]
 
 
-@dataclass(frozen=True)
-class Builders:
-    """What renders and embeds the texts of an SKB."""
-
-    on: Annotated[Place, flag("--on", "Where texts are embedded: here, or on a Ray cluster (RAY_ADDRESS).")] = "here"
-    workers: Workers = None
-    gpus: Annotated[float, option("--gpus", "N", "With --on ray, GPUs of each worker that embeds.", min=0)] = 0.0
-
-    @contextmanager
-    def join(self, options: Options, base_url: str | None) -> Iterator[Options]:
-        """The options of a build with its workers. Raises as ``on_ray``, and UsageError for workers of no cluster."""
-        if self.on == "here":
-            if self.workers or self.gpus:
-                raise UsageError("--workers and --gpus are of a cluster: give --on ray with them")
-            yield options
-            return
-        from kbnav.knowledge.skb.on_ray import on_ray, one_thread
-
-        settings = load_settings(base_url=base_url)
-        load = partial(one_thread, base_url=settings.base_url, api_key=settings.api_key.get_secret_value())
-        with on_ray(self.workers, self.gpus, load) as workers:
-            yield options._replace(workers=workers)
-
-
 def build(
-    by: Builders,
     sources: Annotated[
         list[Path] | None, argument("SOURCE", "With --from rdf or graph the files, else the folder that they are in.")
     ] = None,
@@ -122,6 +95,9 @@ def build(
         bool, flag("--relations", "Index documents with their relations too, for kbnav retrieve.")
     ] = False,
     base_url: BaseUrl = None,
+    on: Annotated[Place, flag("--on", "Where texts are embedded: here, or on a Ray cluster (RAY_ADDRESS).")] = "here",
+    workers: Workers = None,
+    gpus: Annotated[float, option("--gpus", "N", "With --on ray, GPUs of each worker that embeds.", min=0)] = 0.0,
     language: Annotated[
         str,
         option(
@@ -168,6 +144,8 @@ def build(
         return
     if not out:
         raise UsageError("say with --out where the SKB is to be")
+    if on == "here" and (workers or gpus):
+        raise UsageError("--workers and --gpus are of a cluster: give --on ray with them")
     if is_lance(out):
         raise UsageError(f"{out} is a place of tables: build in a folder, then kbnav skb copy FOLDER --out {out}")
     chosen = _encoder(encoder, console, base_url)
@@ -175,7 +153,9 @@ def build(
         text=not no_text, vectors=encoder != NO_ENCODER, encoder=chosen, sparql=sparql, relations=relations
     )
     kept = recipe.moved(Path(), Path(out)).model_dump(mode="json", exclude_defaults=True)
-    with by.join(options, base_url) as options, _resumable(console), StageProgress(console) as progress:
+    cluster = _cluster(workers, gpus, base_url) if on == "ray" else nullcontext()
+    with cluster as joined, _resumable(console), StageProgress(console) as progress:
+        options = options._replace(workers=joined)
         meta = build_skb(recipe.source(), Path(out), options, recipe=kept, progress=progress)
     _print_made(console, meta)
     _print_built(out, meta, as_json)
@@ -333,6 +313,15 @@ def update(
             updated = maintenance.update_again(skb, options, skip=skip, progress=progress)
     _print_made(console, updated)
     _print_built(str(skb), updated, as_json)
+
+
+def _cluster(workers: int | None, gpus: float, base_url: str | None) -> AbstractContextManager[Any]:
+    """The workers of a build on a Ray cluster. Raises as ``on_ray``."""
+    from kbnav.knowledge.skb.on_ray import on_ray, one_thread
+
+    settings = load_settings(base_url=base_url)
+    load = partial(one_thread, base_url=settings.base_url, api_key=settings.api_key.get_secret_value())
+    return on_ray(workers, gpus, load)
 
 
 @contextmanager

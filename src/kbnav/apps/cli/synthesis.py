@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kbnav.apps.cli.options import Json, MaxCost, Seed, Skb, load, open_skb, option
-from kbnav.apps.cli.terminal import print_json
+from kbnav.apps.cli.terminal import Counter, print_json
 from kbnav.errors import UsageError
 from kbnav.models.prices import known_prices
 from kbnav.settings.model import Settings
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from kbnav.evaluation.synthesis.templates import SynthesisReport, Synthesized
     from kbnav.evaluation.synthesis.wording import Wording
     from kbnav.knowledge.skb.store import SKB
-
-_EVERY = 50
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,9 @@ class Models:
             return limit is not None and (models.dollars or 0.0) >= limit
 
         try:
-            made = synthesize_with_models(skb, wanted, wording, models, most=self.most, enough=enough, progress=_show)
+            made = synthesize_with_models(
+                skb, wanted, wording, models, most=self.most, enough=enough, progress=Counter("questions")
+            )
         except BaseException:
             print("stopped; replies are saved: the same command continues it", file=sys.stderr)
             raise
@@ -129,7 +129,7 @@ def synthesize(
         if models.extract:
             questions, report = models.run(skb, wanted, words, settings, out)
         else:
-            questions, report = by_rules(skb, wanted, words, progress=_show)
+            questions, report = by_rules(skb, wanted, words, progress=Counter("questions"))
         files = write_questions(out, questions, report)
         if again:
             found = in_other_words(skb, questions, words, again, seed)
@@ -142,11 +142,6 @@ def synthesize(
     else:
         print("\n".join(_report_lines(report, files)))
     raise typer.Exit(0 if len(questions) == count + train + val else 1)
-
-
-def _show(done: int, total: int) -> None:
-    if done % _EVERY == 0 or done == total:
-        print(f"{done} of {total} questions", file=sys.stderr)
 
 
 def _report_lines(report: SynthesisReport, files: Sequence[Path]) -> Iterator[str]:

@@ -62,36 +62,29 @@ def read_text(path: Path) -> str:
 
 
 @contextmanager
-def stopped_by_ctrl_c() -> Iterator[Cancellation]:
-    """Ctrl-C cancels the run, so that it ends in good order and is saved; a second one ends the program."""
-    cancellation = Cancellation()
-
-    def end(number: int, frame: object) -> None:  # noqa: ARG001 - a signal handler
-        signal.signal(signal.SIGINT, usual)
-        # A thread of its own, because the code that was interrupted may hold the cancellation's lock.
-        threading.Thread(
-            target=cancellation.stop, args=("Interrupted; the run so far is saved: kbnav show last",)
-        ).start()
-
-    usual = signal.signal(signal.SIGINT, end)
-    try:
-        yield cancellation
-    finally:
-        signal.signal(signal.SIGINT, usual)
-
-
-@contextmanager
-def stop_on_signals(message: str = "waiting for the questions under way") -> Iterator[threading.Event]:
+def stop_on_signals(
+    message: str = "waiting for the questions under way", cancellation: Cancellation | None = None, why: str = ""
+) -> Iterator[threading.Event]:
     """An event that the first Ctrl-C or SIGTERM sets, printing ``message``; a second one ends the process at once.
 
-    That is safe at any moment, as a kill is, and waits for no thread that a slow service holds up.
+    That is safe at any moment, as a kill is, and waits for no thread that a slow service holds up. The first also stops
+    a ``cancellation``, for ``why``.
     """
-    stop = threading.Event()
+    stop, signalled = threading.Event(), False
+
+    def end() -> None:
+        stop.set()
+        if cancellation:
+            cancellation.stop(why)
 
     def note(number: int, frame: Any) -> None:  # noqa: ARG001 - a signal handler
-        if stop.is_set():
+        nonlocal signalled
+        if signalled:
+            if os.isatty(1):
+                os.write(1, b"\x1b[?25h")  # the cursor, which progress hides
             os._exit(128 + number)
-        stop.set()
+        signalled = True
+        threading.Thread(target=end).start()  # because the code that was interrupted may hold their locks
         os.write(2, f"\n{message}; once more to leave at once\n".encode())
 
     usual = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}

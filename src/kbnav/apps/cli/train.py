@@ -7,9 +7,9 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich.console import Console
 
@@ -20,7 +20,7 @@ from kbnav.apps.cli.terminal import StageProgress, emit, print_json, stop_on_sig
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import find_dataset
 from kbnav.evaluation.datasets.records import Dataset, Question
-from kbnav.models.cancellation import cancelled_by
+from kbnav.models.cancellation import Cancellation
 from kbnav.models.prices import known_prices
 from kbnav.settings.model import OFFLINE, Settings
 from kbnav.settings.plugins import load as load_reference
@@ -37,20 +37,8 @@ if TYPE_CHECKING:
     from kbnav.training.task import Point
 
 
-_EVERY = 100
-T = TypeVar("T")
-
-
-class TrainingKind(StrEnum):
-    """What is trained."""
-
-    dense = "dense"
-    qagnn = "qagnn"
-    fuse = "fuse"
-    ranker = "ranker"
-    seq2seq = "seq2seq"
-    programs = "programs"
-    embed = "embed"
+TrainingKind = Literal["dense", "qagnn", "fuse", "ranker", "seq2seq", "programs", "embed"]
+"""What is trained."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +48,10 @@ class Job:
     kind: TrainingKind
     settings: Settings
     options: Any
-    learned: Sequence[str]
-    validation: Sequence[str]
+    learned: Sequence[Dataset]
+    validation: Sequence[Dataset]
     out: Path
     as_json: bool
-
-    def datasets(self, names: Sequence[str]) -> list[Dataset]:
-        """Raises UsageError, DataError."""
-        return [find_dataset(name) for name in names]
 
 
 def train(
@@ -109,14 +93,15 @@ def train(
         known = describe_options(shape)
         print_json({one["name"]: one["default"] for one in known}) if as_json else print_options(known)
         return
-    named = {"--kb": kb, "--out": out, "--dataset": learned or kind is TrainingKind.embed}
+    named = {"--kb": kb, "--out": out, "--dataset": learned or kind == "embed"}
     if missing := [name for name, value in named.items() if not value]:
         raise UsageError(f"kbnav train {kind} needs {missing[0]}")
     pairs = parse_set(given or (), shape.model_fields)
     options = read_options(shape, pairs.options, f"train {kind}")
     settings = load(kb=kb, model=model, base_url=base_url, **pairs.settings)
     assert out is not None
-    run(Job(kind, settings, options, learned or (), validation or (), out, as_json))
+    to_learn, to_judge = ([find_dataset(name) for name in names or ()] for names in (learned, validation))
+    run(Job(kind, settings, options, to_learn, to_judge, out, as_json))
 
 
 def _train_model(job: Job) -> None:
@@ -128,14 +113,13 @@ def _train_model(job: Job) -> None:
     with open_skb(job.settings, "kbnav train") as kb, _progress() as progress:
         if options.relations is None:
             options = options.model_copy(update={"relations": kb.skb.relational_vectors is not None})
-        learned, apart = job.datasets(job.learned), job.datasets(job.validation)
-        training = [example for one in learned for example in _answered(one, kb)[: options.limit]]
-        validation = [example for one in apart for example in _answered(one, kb)[: options.asked]]
-        hashes = {one.name: one.sha256 for one in (*learned, *apart)}
+        training = [example for one in job.learned for example in _answered(one, kb)[: options.limit]]
+        validation = [example for one in job.validation for example in _answered(one, kb)[: options.asked]]
+        hashes = {one.name: one.sha256 for one in (*job.learned, *job.validation)}
         parts = split(training, validation, hashes, held_out=options.held_out, seed=options.seed)
         task = Task(kb, parts, job.out, job.settings, _print_point, progress)
         card: Card | None = load_reference(f"kbnav.training.{job.kind}:train_{job.kind}")(task, options)
-        if card is not None and job.kind is TrainingKind.dense:
+        if card is not None and job.kind == "dense":
             _embed(job.out, kb, progress)
     if card is not None:
         questions = f"{len(card.training):,} questions, {card.epochs:g} epochs in {card.seconds:,.0f} s"
@@ -194,29 +178,24 @@ def _train_fuse(job: Job) -> None:
     if not job.validation:
         raise UsageError("kbnav train fuse needs --validation: as many as --dataset, in the order of their wordings")
     begun = time.monotonic()
-    with open_skb(job.settings, "kbnav train") as kb:
-        learned, judged = job.datasets(job.learned), job.datasets(job.validation)
+    sets = (job.learned, job.validation)
+    with open_skb(job.settings, "kbnav train") as kb, _progress() as progress:
         encoder = encoder_for(kb.skb)
-        asked, chosen_by = ([(q.id, q.text()) for one in sets for q in one.questions] for sets in (learned, judged))
-        to_learn, to_judge = ([path_questions(one, kb) for one in some] for some in (learned, judged))
-        found = train(kb.skb, encoder, to_learn, to_judge, _print_stage)
+        asked, chosen_by = ([(q.id, q.text()) for one in some for q in one.questions] for some in sets)
+        to_learn, to_judge = ([path_questions(one, kb) for one in some] for some in sets)
+        found = train(kb.skb, encoder, to_learn, to_judge, progress)
         card = save(
             job.out,
             kb.skb,
             found,
             encoder,
-            data={one.name: one.sha256 for one in (*learned, *judged)},
+            data={one.name: one.sha256 for one in chain(*sets)},
             training=tuple({one.text: one for one in question_digests(asked)}.values()),
             validation=question_digests(chosen_by),
             seconds=round(time.monotonic() - begun, 1),
         )
     head = f"{job.out}: learned from {len(card.training):,} questions in {card.seconds:,.0f} s, with {card.base}"
     _print_card(job, card, head, "by the weights before and after")
-
-
-def _print_stage(stage: str, done: int, total: int) -> None:
-    if done % _EVERY == 0 or done == total:
-        print(f"{stage}: {done:,} of {total:,} questions", file=sys.stderr)
 
 
 def _train_planner(job: Job) -> None:
@@ -233,9 +212,9 @@ def _train_planner(job: Job) -> None:
     with open_skb(job.settings, "a planner") as kb:
         skb = kb.skb
         matcher = NodeMatcher(skb, how.matching, nearest=how.nearest)
-        asked = [question for one in job.datasets(job.learned) for question in path_questions(one)]
+        asked = [question for one in job.learned for question in path_questions(one)]
         found = list(examples(asked, skb, matcher, weighing=how.weighing))
-        if job.kind is TrainingKind.seq2seq:
+        if job.kind == "seq2seq":
             from kbnav.planning.seq2seq import Seq2Seq
 
             _, cut = Seq2Seq.train(skb, found, job.out, how, print_epoch)
@@ -249,7 +228,7 @@ def _train_planner(job: Job) -> None:
     counts = {"questions": len(found), "paths": len(paths), "text_only": only_text, "cut": cut, "left_out": left_out}
     emit(
         job.as_json,
-        {"out": str(job.out), "planner": job.kind.value, **counts},
+        {"out": str(job.out), "planner": job.kind, **counts},
         f"{job.out}: {job.kind} trained on {len(found):,} questions, {len(paths):,} paths; "
         f"{only_text:,} had text alone",
         *([LEFT_OUT.format(count=plural(left_out, "question"))] if left_out else []),
@@ -264,8 +243,8 @@ def _train_programs(job: Job) -> None:
     if len(job.learned) != 1 or len(job.validation) != 1:
         raise UsageError("kbnav train programs takes one --dataset and one --validation")
     options = job.options
-    training = path_questions(find_dataset(job.learned[0]))[: options.limit]
-    validation = path_questions(find_dataset(job.validation[0]))
+    training = path_questions(job.learned[0])[: options.limit]
+    validation = path_questions(job.validation[0])
     for model in (job.settings.model, options.api_model):
         check_limit(options.cost, model or OFFLINE, list(known_prices(job.settings)))
 
@@ -282,11 +261,8 @@ def _train_programs(job: Job) -> None:
         ]
         print("".join(parts), file=sys.stderr, flush=True)
 
-    with (
-        stop_on_signals("ending this step") as stop,
-        cancelled_by(stop, STOPPED) as cancellation,
-        open_skb(job.settings, "programs") as kb,
-    ):
+    cancellation = Cancellation()
+    with stop_on_signals("ending this step", cancellation, STOPPED) as stop, open_skb(job.settings, "programs") as kb:
         train: Callable[[], Any] = lambda: train_programs(  # noqa: E731
             kb, job.settings, training, validation, options, job.out, listener=report, stopped=stop.is_set
         )
@@ -300,13 +276,13 @@ def _train_programs(job: Job) -> None:
 
 
 _KINDS: dict[TrainingKind, tuple[str, Callable[[Job], None]]] = {
-    TrainingKind.dense: ("kbnav.training.dense:DenseOptions", _train_model),
-    TrainingKind.qagnn: ("kbnav.training.qagnn:QAGNNOptions", _train_model),
-    TrainingKind.fuse: ("kbnav.settings.systems:Options", _train_fuse),
-    TrainingKind.ranker: ("kbnav.planning.training:PlannerOptions", _train_planner),
-    TrainingKind.seq2seq: ("kbnav.planning.seq2seq:Seq2SeqOptions", _train_planner),
-    TrainingKind.programs: ("kbnav.programs.train:ProgramsOptions", _train_programs),
-    TrainingKind.embed: ("kbnav.settings.systems:Options", _train_embed),
+    "dense": ("kbnav.training.dense:DenseOptions", _train_model),
+    "qagnn": ("kbnav.training.qagnn:QAGNNOptions", _train_model),
+    "fuse": ("kbnav.settings.systems:Options", _train_fuse),
+    "ranker": ("kbnav.planning.training:PlannerOptions", _train_planner),
+    "seq2seq": ("kbnav.planning.seq2seq:Seq2SeqOptions", _train_planner),
+    "programs": ("kbnav.programs.train:ProgramsOptions", _train_programs),
+    "embed": ("kbnav.settings.systems:Options", _train_embed),
 }
 
 

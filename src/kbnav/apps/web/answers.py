@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from kbnav.agents.machine import Event
 from kbnav.answers.tables import Absence
 from kbnav.apps.console import call_data, run_record, step_data
-from kbnav.apps.web.results import Result
-from kbnav.apps.web.service import Served
+from kbnav.apps.web.results import Result, cell_data
+from kbnav.apps.web.service import Served, missing_labels
 from kbnav.errors import Stopped
 from kbnav.knowledge.sparql.verbalization import page_for, query_link
 from kbnav.runs.trajectory import Attempt, Call, Run, Step
 
+PAGE = 50
+"""Rows of a page."""
 NAMED = 3
 """Nodes of a ranking that are named in its line."""
 
@@ -92,6 +94,16 @@ def result_data(result_id: str, result: Result, absence: Absence | None = None) 
         "cut": result.table.cut,
         "ranking": result.ranking is not None,
     }
+
+
+def first_rows(result: Result, served: Served) -> dict[str, Any] | None:
+    """The first page of rows, as ``/api/results/{id}/rows`` gives it; None where their labels must be looked up."""
+    rows, head = result.table.rows[:PAGE], replace(result.table, rows=())
+    if missing_labels(rows, head):
+        return None
+    cells = [[cell_data(cell, head, served.link) for cell in row] for row in rows]
+    numbers, total = list(range(len(rows))), len(result.table.rows)
+    return {"columns": list(head.columns), "numbers": numbers, "start": 0, "total": total, "rows": cells}
 
 
 def _ranking_text(run: Run) -> str:

@@ -68,12 +68,13 @@ def download(result: StoredTable, form: Form, *, exact: bool = False, labels: La
     return (text.encode("utf-8", "replace") for text in texts)
 
 
-def answer_csv(outcome: Outcome, *, exact: bool = False) -> str:
-    """The whole table or ranking as such CSV, with labels; ``exact`` as there; empty where there is none."""
-    found = outcome.table if outcome.table is not None else outcome.ranking
-    if isinstance(found, AnswerTable) and found.boolean is None:
-        return "".join(_csv_texts(_labelled(StoredTable.of(found), lambda _: {}, text_of, len(found)), exact))
-    return found.to_csv() if found is not None else ""
+def answer_csv(outcome: Outcome, *, exact: bool = False, fields: Sequence[Mapping[str, Any]] = ()) -> str:
+    """The whole table or ranking, with ``fields`` of its nodes, as such CSV, with labels; empty where there is none."""
+    if (table := outcome.table) is None:
+        return outcome.ranking.to_csv(fields) if outcome.ranking is not None else ""
+    if table.boolean is not None:
+        return table.to_csv()
+    return "".join(_csv_texts(_labelled(StoredTable.of(table), lambda _: {}, text_of, len(table)), exact))
 
 
 def attachment(title: str, ending: str) -> str:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
-from collections import Counter
+from bisect import bisect_left, insort
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeVar
 
-from kbnav.errors import DataError, LimitReached, NotAnswering, NotOffered, Overdue, ServiceError, Stopped
-from kbnav.models.cancellation import ON_REQUEST, Cancellation
+from kbnav.errors import DataError, LimitReached, NotAnswering, NotOffered, Overdue, ServiceError, Stopped, TooBusy
+from kbnav.models.cancellation import ON_REQUEST, Cancellation, in_thread
 
 T = TypeVar("T")
 Gone = Callable[[], Awaitable[bool]]
@@ -36,15 +38,18 @@ HALF_LIFE = 60.0
 
 @dataclass(frozen=True, eq=False)
 class Ticket:
-    """A place in a queue: whose it is, on which knowledge base it works, and when it was taken."""
+    """A place in a queue: whose it is, on which knowledge base it works, when it was taken, and what for."""
 
     owner: str
     kb: str
     number: int
+    name: str = ""
 
 
 _SHORT, _MOMENT = 50, 1.0
 """Tickets that are put in order whenever one asks for its place, and seconds for which the order of more is kept."""
+_NOTHING = float("-inf")
+"""The weight of a user who has had no time."""
 
 
 class FairQueue:
@@ -53,6 +58,8 @@ class FairQueue:
     Of those that may begin, whoever has least at work comes first, among equals who has had least time of late (as
     schedulers by least attained service do), then who came first. So a user who asks for much waits behind one who asks
     for little, also where they take turns, and a knowledge base that hangs holds up none of the others.
+
+    However many wait, a turn takes as long: what users have had fades for all alike, which leaves their order as it is.
     """
 
     def __init__(
@@ -63,78 +70,96 @@ class FairQueue:
         self._clock = clock
         self._size, self._of_owner, self._of_kb, self._most = size, of_owner, of_kb, most_of_owner
         self._lock, self._numbers = threading.Lock(), count(1)
-        self._waiting: list[Ticket] = []
+        self._waiting: dict[Ticket, None] = {}
+        self._of: dict[str, dict[Ticket, None]] = defaultdict(dict)
+        """Tickets that wait, of each owner."""
+        self._next: dict[str, list[tuple[int, float, int, Ticket]]] = defaultdict(list)
+        """For each knowledge base the first ticket of every owner who may begin one, as they come."""
         self._at_work: dict[Ticket, float] = {}
         """When each began."""
-        self._had: dict[str, tuple[float, float]] = {}
-        """Seconds that a user has had, and until when they were counted."""
+        self._weights: dict[str, float] = {}
+        """Of a user the binary logarithm of the seconds had, as if all had been had when the clock stood at 0."""
         self._places: dict[Ticket, int] = {}
         self._placed = float("-inf")
         """When the places were told last."""
 
-    def join(self, owner: str, kb: str = "") -> Ticket:
+    def join(self, owner: str, kb: str = "", name: str = "") -> Ticket:
         """A ticket behind all others. Raises LimitReached."""
-        with self._lock:
-            if sum(one.owner == owner for one in (*self._waiting, *self._at_work)) >= self._most:
+        with self._lock, self._moving(owner):
+            if len(self._of[owner]) + self._busy(owner) >= self._most:
                 raise LimitReached(f"{self._most} of yours are under way; wait for one")
             if len(self._waiting) >= LONGEST:
-                raise LimitReached("too many are waiting; try again in a moment")
-            ticket = Ticket(owner, kb, next(self._numbers))
-            self._waiting.append(ticket)
+                raise TooBusy("too many are waiting; try again in a moment")
+            ticket = Ticket(owner, kb, next(self._numbers), name)
+            self._waiting[ticket] = self._of[owner][ticket] = None
             return ticket
 
     def begin(self) -> Ticket | None:
         """The ticket that begins now; None where nobody waits, or may."""
         with self._lock:
-            if len(self._at_work) >= self._size:
-                return None
-            owners = Counter(one.owner for one in self._at_work)
             kbs = Counter(one.kb for one in self._at_work)
-            free = {one for one in self._waiting if owners[one.owner] < self._of_owner and kbs[one.kb] < self._of_kb}
-            if not free:  # putting all in order takes longer
+            first = min((line[0] for kb, line in self._next.items() if line and kbs[kb] < self._of_kb), default=None)
+            if first is None or len(self._at_work) >= self._size:
                 return None
-            ticket = next(one for one in self._order(owners) if one in free)
-            self._waiting.remove(ticket)
-            self._at_work[ticket] = self._clock()
+            ticket = first[-1]
+            with self._moving(ticket.owner):
+                del self._waiting[ticket], self._of[ticket.owner][ticket]
+                self._at_work[ticket] = self._clock()
             return ticket
 
     def leave(self, ticket: Ticket) -> None:
         """The work is over, or is waited for no longer."""
-        with self._lock:
-            began = self._at_work.pop(ticket, None)
-            if began is not None:
+        owner = ticket.owner
+        with self._lock, self._moving(owner):
+            if self._waiting.pop(ticket, ticket) is None:
+                del self._of[owner][ticket]
+            elif ticket in self._at_work:
                 now = self._clock()
-                had = self._used(ticket.owner, now) + now - began
-                if len(self._had) >= LONGEST:
-                    self._had = {one: kept for one, kept in self._had.items() if now - kept[1] < HALF_LIFE}
-                self._had[ticket.owner] = (had, now)
-            if ticket in self._waiting:
-                self._waiting.remove(ticket)
+                had = 2 ** (self._weights.get(owner, _NOTHING) - now / HALF_LIFE) + now - self._at_work.pop(ticket)
+                self._weights[owner] = math.log2(had) + now / HALF_LIFE if had > 0 else _NOTHING
+                if len(self._weights) > 2 * LONGEST:  # the least of those that do not wait are forgotten
+                    idle = self._weights.keys() - {one.owner for one in self._waiting}
+                    for one in sorted(idle, key=self._weights.__getitem__)[:LONGEST]:
+                        del self._weights[one]
 
     def before(self, ticket: Ticket) -> int:
         """How many of those that wait come first; 0 for one at work. In a long queue as it was a moment ago."""
         with self._lock:
+            if ticket not in self._waiting:
+                return 0
             if len(self._waiting) <= _SHORT or self._clock() > self._placed + _MOMENT:
-                order = self._order(Counter(one.owner for one in self._at_work))
-                self._places, self._placed = {one: place for place, one in enumerate(order)}, self._clock()
-            return self._places.get(ticket, len(self._waiting) - 1) if ticket in self._waiting else 0
+                self._places, self._placed = {one: place for place, one in enumerate(self._order())}, self._clock()
+            return self._places.get(ticket, len(self._waiting) - 1)
 
-    def _order(self, owners: Counter[str]) -> list[Ticket]:
-        ahead, now = Counter(owners), self._clock()
-        used = {owner: self._used(owner, now) for owner in {one.owner for one in self._waiting}}
-        for ticket, began in self._at_work.items():
-            if ticket.owner in used:
-                used[ticket.owner] += now - began
-        ranked = []
-        for ticket in self._waiting:
-            ranked.append((ahead[ticket.owner], used[ticket.owner], ticket.number, ticket))
-            ahead[ticket.owner] += 1
-        return [one[-1] for one in sorted(ranked, key=lambda one: one[:3])]
+    def _order(self) -> list[Ticket]:
+        ahead, ranked = Counter(one.owner for one in self._at_work), []
+        for one in self._waiting:
+            ranked.append((ahead[one.owner], self._weights.get(one.owner, _NOTHING), one.number, one))
+            ahead[one.owner] += 1
+        return [rank[-1] for rank in sorted(ranked)]
 
-    def _used(self, owner: str, now: float) -> float:
-        """Seconds that a user has had of late, without what is at work."""
-        seconds, until = self._had.get(owner, (0.0, now))
-        return float(seconds * 0.5 ** ((now - until) / HALF_LIFE))
+    @contextmanager
+    def _moving(self, owner: str) -> Iterator[None]:
+        """Take an owner's tickets out of what comes next, and put in what does then."""
+        for rank in self._ranks(owner):
+            line = self._next[rank[-1].kb]
+            del line[bisect_left(line, rank)]
+        try:
+            yield
+        finally:
+            for rank in self._ranks(owner):
+                insort(self._next[rank[-1].kb], rank)
+            if not self._of[owner]:
+                del self._of[owner]
+
+    def _ranks(self, owner: str) -> list[tuple[int, float, int, Ticket]]:
+        busy, weight, firsts = self._busy(owner), self._weights.get(owner, _NOTHING), dict[str, Ticket]()
+        for ticket in self._of[owner] if busy < self._of_owner else ():
+            firsts.setdefault(ticket.kb, ticket)
+        return [(busy, weight, ticket.number, ticket) for ticket in firsts.values()]
+
+    def _busy(self, owner: str) -> int:
+        return sum(one.owner == owner for one in self._at_work)
 
 
 def fair_queue(of_kb: int, kbs: int = 1) -> FairQueue:
@@ -212,9 +237,7 @@ class Limiter:
         while not job.turn.is_set():
             if loop.time() >= end:
                 before = self._queue.before(job.ticket)
-                raise LimitReached(
-                    f"the server is too busy: it was not your turn in {self.wait:g} s, {before} before you"
-                )
+                raise TooBusy(f"the server is too busy: it was not your turn in {self.wait:g} s, {before} before you")
             with suppress(TimeoutError):
                 await asyncio.wait_for(job.turn.wait(), min(LOOK, end - loop.time()))
             job.cancellation.check()
@@ -225,24 +248,20 @@ class Limiter:
     async def _work(self, job: Job, call: Callable[[], T], seconds: float, gone: Gone) -> T:
         """Make the call in a thread of its own, and wait for it as long as the client does."""
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
 
-        def settle(result: T | None, error: Exception | None) -> None:
-            self._leave(job)
-            if not done.done():
-                done.set_exception(error) if error else done.set_result(result)  # type: ignore[arg-type]
-
-        def work() -> None:
-            result, problem = None, None
+        def work() -> T:
             try:
-                result = job.cancellation.run_here(call)
-            except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
-                problem = error if isinstance(error, Exception) else RuntimeError(repr(error))
-            with suppress(RuntimeError):  # the server is gone
-                loop.call_soon_threadsafe(settle, result, problem)
+                return job.cancellation.run_here(call)
+            except Exception:
+                raise
+            except BaseException as error:
+                raise RuntimeError(repr(error)) from error
+            finally:
+                with suppress(RuntimeError):  # the server is gone
+                    loop.call_soon_threadsafe(self._leave, job)
 
         job.in_thread = True
-        threading.Thread(target=work, daemon=True, name="kbnav-limiter").start()
+        done = asyncio.wrap_future(in_thread(work))
         end = loop.time() + seconds
         try:
             while not (await asyncio.wait({done}, timeout=max(0.0, min(LOOK, end - loop.time()))))[0]:

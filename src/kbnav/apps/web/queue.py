@@ -15,22 +15,23 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.common.agent import Agent
 from kbnav.answers.question import checked_question
 from kbnav.apps.secrets import Secrets
-from kbnav.apps.web.answers import Recorder, answer_data, failed_answer
+from kbnav.apps.web.answers import Recorder, answer_data, failed_answer, first_rows
 from kbnav.apps.web.limiter import FairQueue, Ticket
 from kbnav.apps.web.results import result_of
 from kbnav.apps.web.service import Service
 from kbnav.apps.web.store import (
     AWAY,
     DAY,
+    Event,
     Session,
     Status,
     Store,
@@ -41,14 +42,17 @@ from kbnav.apps.web.store import (
     unguessable,
 )
 from kbnav.errors import DatabaseAway, DataError, KbnavError, LimitReached, Stopped, StopRun
+from kbnav.knowledge.base import is_mirror
 from kbnav.knowledge.http import reporting_to
 from kbnav.models.cancellation import ON_REQUEST, Cancellation
 from kbnav.models.prices import cost_of, price_of
 from kbnav.models.transport import Draft, streaming_to
+from kbnav.retrieval.base import Retriever
 from kbnav.retrieval.base import attempt as retrieve
-from kbnav.runs.trajectory import FINISH, Attempt, Turn, Usage
-from kbnav.sessions.session import Chat, attempt
+from kbnav.runs.trajectory import FINISH, Attempt, Run, Turn, Usage
+from kbnav.sessions.session import Chat, attempt, repeated
 from kbnav.settings.model import OFFLINE
+from kbnav.settings.systems import find
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -70,6 +74,11 @@ ROOM = 64 << 20
 NEWS_SECONDS = 0.05
 """Seconds for which what happens in a run is gathered before its followers are told; its end is told at once."""
 LONGEST_DRAFT = 8_000
+REMEMBERED, FEW = 200, 200
+"""Runs that ended here of which a follower need not ask the database; and answers of rules that are told again where
+the same is asked, if they have few rows."""
+LOOKED_AT = 200
+"""Runs that wait of which it is looked at in one tick whether another worker has ended them."""
 FAR, LONGEST_SILENCE = 100, 15.0
 """Places in the line for which a follower is told its own a second later, up to so many seconds."""
 BROKEN = "An error in kbnav itself; the server's log says more."
@@ -80,24 +89,28 @@ _LOG = logging.getLogger("kbnav.web")
 class _Live:
     """A run of this process; its followers here read this, and need not ask the database.
 
-    ``events`` and ``deadline`` are set when it begins, ``ended``, its last event, when it ends.
-    ``draft`` is what its model writes at this moment, which is never stored.
+    ``deadline`` is set when it begins, ``ended``, its last event, when it ends. ``events`` are those before it,
+    ``unkept`` those of them that are not in the database yet. ``first``: there were no questions before.
+    ``draft`` is what its model writes at this moment, and ``rows`` those that are told with its end: neither is stored.
     """
 
     run: StoredRun
-    cancellation: Cancellation
-    ticket: Ticket
+    events: Sequence[StoredEvent] = ()
     history: Sequence[Turn] = ()
+    cancellation: Cancellation = field(init=False)
+    ticket: Ticket = field(init=False)
     deadline: float = float("inf")
-    events: list[StoredEvent] | None = None
     ended: StoredEvent | None = None
     draft: Draft | None = None
+    rows: dict[str, Any] | None = None
+    first: bool = False
+    unkept: list[Event] = field(default_factory=list)
     adding: threading.Lock = field(default_factory=threading.Lock)
 
     def since(self, after: int) -> tuple[list[StoredEvent], bool]:
         """The events behind a number, and whether there will be no more."""
         ended = self.ended  # looked at first, so that no event is missed
-        events = [*(self.events or ()), *([ended] if ended else [])]
+        events = [*self.events, *([ended] if ended else [])]
         return [event for event in events if event.number > after], ended is not None
 
 
@@ -114,8 +127,16 @@ class RunQueue:
         self._changed = threading.Condition()
         """Notified when somebody's turn may have come."""
         self._live: dict[str, _Live] = {}
+        self._begun: dict[str, _Live] = {}
+        """Those of them that are being answered."""
+        self._ended: dict[str, _Live] = {}
+        """Those that ended last."""
+        self._unseen: list[str] = []
+        """Runs of which it is looked at next whether another worker has ended them."""
         self._broken: dict[str, str] = {}
         """Runs that end once the database takes that, and why: an error of kbnav's own, or of the database itself."""
+        self._answers: dict[tuple[str, str, str], tuple[Run, list[Event]]] = {}
+        """Runs of rules, with their events, by knowledge base, system and question."""
         self._again: list[_Live] = []
         """Runs of sessions that broke off because the database failed; they go on once it is back."""
         self._well, self._trouble, self._away = time.monotonic(), "", False
@@ -124,6 +145,8 @@ class RunQueue:
         """Runs whose followers are woken soon."""
         self._elsewhere: dict[str, int] = {}
         """The last event of each run that is followed here and is another worker's."""
+        self._places: dict[str, int] = {}
+        """Of runs that wait for other workers, if some are followed here."""
         self._over = threading.Event()
         self._loop: asyncio.AbstractEventLoop
         """The server's own; ``_models`` runs in a thread and makes the calls of models."""
@@ -193,18 +216,14 @@ class RunQueue:
         run = StoredRun(
             unguessable("run"), session, owner, *choice, question, "queued", self.worker, now, False, None, now, None
         )
-        self._store.add_run(run, at_once=limits.runs_per_user, a_day=limits.questions_per_day, title=title)
-        try:
-            self._put(run, history)
-        except LimitReached as error:
-            self._store.end(run.id, self.worker, "failed", failed_answer(str(error)))
-            raise
+        first = self._store.add_run(run, at_once=limits.runs_per_user, a_day=limits.questions_per_day, title=title)
+        self._put(_Live(run, history=history, first=first and not history and run.model == OFFLINE))
         return run
 
     def stop(self, run: StoredRun) -> None:
         """End a run at once, in whichever process it is."""
         if self._store.end(run.id, "", "stopped", {**failed_answer(ON_REQUEST), "status": "stopped"}):
-            self._notify(run.id)
+            self._give_up(run.id)
         elif live := self._live.get(run.id):
             live.cancellation.stop()
         elif run.under_way:
@@ -222,9 +241,9 @@ class RunQueue:
         self._saver.delete_thread(session.id)
 
     def before(self, run_id: str) -> int:
-        """How many questions come before one that waits here; 0 for all others."""
+        """How many questions come before one that waits, of another worker those asked before it; 0 for all others."""
         live = self._live.get(run_id)
-        return self._queue.before(live.ticket) if live else 0
+        return self._queue.before(live.ticket) if live else self._places.get(run_id, 0)
 
     # Following
 
@@ -242,9 +261,8 @@ class RunQueue:
                 if self._broken.get(run_id) == AWAY:
                     yield [StoredEvent(after + 1, {"kind": "end", "status": "failed", "answer": failed_answer(AWAY)})]
                     return
-                # One that is answered here, or was to its end.
-                live = self._live.get(run_id) or (live if live and live.ended else None)
-                if live is None or live.events is None:
+                live = self._live.get(run_id) or self._ended.get(run_id)
+                if live is None:
                     # Looked at first, so that no event is missed.
                     over = not await asyncio.to_thread(self._store.last_events, [run_id])
                     events = await asyncio.to_thread(self._store.events, run_id, after)
@@ -258,13 +276,15 @@ class RunQueue:
                 if live and (draft := live.draft) and draft != seen:
                     seen = draft
                     yield [StoredEvent(0, self._hide.hidden_in(_draft_data(draft)))]
+                if self.before(run_id):
+                    yield []
                 while not news.is_set():
                     silence = min(LONGEST_SILENCE, 2 * TICK + self.before(run_id) / FAR)
                     with suppress(TimeoutError):
                         await asyncio.wait_for(news.wait(), silence)
                         break
                     yield []
-                    if self._live.get(run_id) is not live or (live and live.events is not None):
+                    if self._live.get(run_id) is not live or run_id in self._begun:
                         break  # else it waits here, or is another worker's: there is nothing until it is told
 
     @contextmanager
@@ -296,21 +316,42 @@ class RunQueue:
             self._loop.call_soon_threadsafe(wake)
         elif run_id not in self._waking:
             self._waking.add(run_id)
-            self._loop.call_soon_threadsafe(self._loop.call_later, NEWS_SECONDS, wake)
+            self._soon(wake)
+
+    def _soon(self, call: Callable[[], object]) -> None:
+        """Have something called in the loop in a moment."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._loop.call_later, NEWS_SECONDS, call)
 
     # Answering
 
-    def _put(self, run: StoredRun, history: Sequence[Turn] = ()) -> None:
-        price, most = price_of(self._service.settings, run.model), self._limits.question_dollars
+    def _put(self, live: _Live) -> None:
+        """Let a run wait for its turn. Raises LimitReached where too many do; it has ended then."""
+        run, most = live.run, self._limits.question_dollars
+        price = price_of(self._service.settings, run.model)
 
         def limit(used: Usage) -> str:
             reached = (cost_of(used, price) or 0) >= most
             return f"The limit of ${most:.2f} for a question was reached." if reached else ""
 
-        cancellation = Cancellation(self._models, limit if price else None)
+        live.cancellation = Cancellation(self._models, limit if price else None)
+        try:
+            with self._changed:
+                live.ticket = self._queue.join(run.owner, run.kb, run.id)
+                self._live[run.id] = live
+                self._changed.notify()
+        except LimitReached as error:
+            self._store.end(run.id, self.worker, "failed", failed_answer(str(error)))
+            raise
+
+    def _give_up(self, run_id: str) -> None:
+        """Let a run wait no longer that was ended, or is another worker's, and stop working at it."""
         with self._changed:
-            self._live[run.id] = _Live(run, cancellation, self._queue.join(run.owner, run.kb), history)
-            self._changed.notify()
+            if run_id in self._begun:
+                self._begun[run_id].cancellation.abandon()
+            elif live := self._live.pop(run_id, None):
+                self._queue.leave(live.ticket)
+        self._notify(run_id)
 
     def _work(self) -> None:
         """One of the threads that answer."""
@@ -328,8 +369,10 @@ class RunQueue:
                     self._broken[live.run.id] = AWAY if away else BROKEN
             finally:
                 with self._changed:
-                    self._live.pop(live.run.id, None)
+                    del self._live[live.run.id], self._begun[live.run.id]
                     self._queue.leave(live.ticket)
+                    if live.ended:
+                        _put_last(self._ended, live.run.id, live)
                 self._notify(live.run.id)
             if away and live.run.session:
                 self._again.append(live)
@@ -340,19 +383,20 @@ class RunQueue:
             while not self._over.is_set():
                 if (ticket := self._queue.begin()) is not None:
                     self._changed.notify()  # another's turn may have come too
-                    return next(live for live in self._live.values() if live.ticket is ticket)
+                    live = self._begun[ticket.name] = self._live[ticket.name]
+                    return live
                 self._changed.wait()
         return None
 
     def _answer(self, live: _Live) -> None:
         """Answer a question, from its first event to its last; whatever happens, it ends."""
         run = live.run
-        if not self._store.begin(run.id, self.worker):  # stopped or deleted while it waited, or another's now
+        before = live.events
+        begun = self._store.begin(run.id, self.worker, _timed({"kind": "resumed" if before else "started"}))
+        if not begun:  # stopped or deleted while it waited, or another's now
             return
-        live.deadline = time.monotonic() + self._limits.question_seconds
-        before = self._store.events(run.id)
-        live.events = [*before]
-        self._record(live, {"kind": "resumed" if before else "started"})
+        live.deadline, live.events = time.monotonic() + self._limits.question_seconds, [*before, *begun]
+        self._notify(run.id, soon=True)
         calls = max((event.data.get("call", 0) for event in before), default=0)
         recorder = Recorder(lambda data: self._record(live, data), calls)
         try:
@@ -377,7 +421,11 @@ class RunQueue:
             _LOG.error("run: %s", self._hide.hidden(repr(error)))
             status, answer = "failed", failed_answer(BROKEN)
         with live.adding:
-            live.ended = self._store.end(run.id, self.worker, status, self._hide.hidden_in(answer))
+            answer = self._hide.hidden_in(answer)
+            kept = self._store.end(run.id, self.worker, status, answer, live.unkept)
+            live.events = [*live.events, *kept[:-1]]
+            live.ended = replace(kept[-1], data={**kept[-1].data, "rows": live.rows}) if kept else None
+            live.unkept.clear()
         if not live.ended:
             self._delete_if_gone(run, answer.get("run", ""))
 
@@ -399,6 +447,8 @@ class RunQueue:
             self._notify(run.id, soon=True)
 
         with reporting_to(served.breaker), streaming_to(hear):
+            if told := self._told_again(live, system):
+                return Attempt(told, None)
             if not isinstance(system, Agent):  # it ranks nodes for each question by itself, whatever was asked before
                 settings = served.asking(run.system, run.model)
                 return retrieve(
@@ -407,7 +457,7 @@ class RunQueue:
             if not run.session:
                 return attempt(system, run.question, on_event=recorder, history=live.history, cancellation=cancellation)
             chat = Chat(system, run.session, self._saver)
-            again = any(event.data["kind"] == "resumed" for event in live.events or ())
+            again = any(event.data["kind"] == "resumed" for event in live.events)
             return chat.attempt(
                 run.question,
                 again=again,
@@ -416,9 +466,30 @@ class RunQueue:
                 durability="exit" if run.model == OFFLINE else "sync",  # the rules start over in milliseconds
             )
 
+    def _told_again(self, live: _Live, system: Agent | Retriever) -> Run | None:
+        """A run told again whose question rules have answered, on the same copy; None where they are to be asked."""
+        run = live.run
+        earlier, events = self._answers.get((run.kb, run.system, run.question), (None, []))
+        if not (live.first and earlier and isinstance(system, Agent) and earlier.kb == system.kb.state()):
+            return None
+        live.unkept += map(_timed, events)
+        return Chat(system, run.session, self._saver).repeat(earlier) if run.session else repeated(earlier)
+
+    def _remember(self, live: _Live, ended: Run) -> None:
+        """Have a run told again: one of kbnav's own rules, which go by the question, on a copy that nobody changes."""
+        run, outcome = live.run, ended.outcome
+        copied = is_mirror(ended.kb) or ended.kb.get("kind") == "skb"
+        if not (live.first and copied and outcome.status == "answered" and find(run.system).origin == "kbnav"):
+            return
+        if len(outcome.table or outcome.ranking or ()) <= FEW and not ended.repeated:
+            events = [event.data for event in live.events] + live.unkept
+            with self._changed:
+                _put_last(self._answers, (run.kb, run.system, run.question), (ended, events[1:]))
+
     def _ended_as(self, live: _Live, ended: Attempt) -> tuple[Status, dict[str, Any]]:
         """Keep a run's record and its result; how it ended, and what the page shows of it."""
         run, served = live.run, self._service.kb(live.run.kb)
+        self._remember(live, ended.run)
         if isinstance(ended.failure, DataError):
             served.breaker.damaged(ended.failure)
         self._store.save(run.id, ended.run)
@@ -426,27 +497,43 @@ class RunQueue:
         if result:
             head = StoredResult(run.id, run.owner, run.kb, ended.run.language, run.session, result.to_document())
             result = self._store.results.keep(head, result)
+            live.rows = first_rows(result, served)
         failed: Status = "stopped" if isinstance(ended.failure, Stopped) else "failed"
         return failed if ended.failure else "done", answer_data(ended, served, run.id, result)
 
-    def _record(self, live: _Live, data: dict[str, Any]) -> None:
-        """Keep an event; a run that another worker has taken over, or that is gone, is left."""
-        timed = {**data, "at": round(time.time(), 2)}
+    def _record(self, live: _Live, event: Event) -> None:
+        """Keep an event, of rules a moment later with others, as they begin anew after a kill."""
         with live.adding:
-            event = self._store.add_event(live.run.id, self.worker, self._hide.hidden_in(timed))
-        if event is None:
-            live.cancellation.abandon()
-        elif live.events is not None:
-            live.events.append(event)
+            live.unkept.append(self._hide.hidden_in(_timed(event)))
+            several = len(live.unkept) > 1
         live.draft = None
-        self._notify(live.run.id, soon=True)
+        if live.run.model != OFFLINE:
+            self._keep(live)
+        elif not several:
+            self._soon(lambda: self._loop.run_in_executor(None, self._keep_soon, live) if live.unkept else None)
+
+    def _keep_soon(self, live: _Live) -> None:
+        with suppress(DatabaseAway):  # then they are kept with the run's end, or that breaks off
+            self._keep(live)
+
+    def _keep(self, live: _Live) -> None:
+        """Keep events, and tell of them; a run that another worker has taken over, or that is gone, is left."""
+        with live.adding:
+            if not live.unkept:
+                return
+            kept = self._store.add_events(live.run.id, self.worker, live.unkept)
+            live.unkept.clear()
+            live.events = [*live.events, *kept]
+        if not kept:
+            live.cancellation.abandon()
+        self._notify(live.run.id, soon=live.run.model != OFFLINE)
 
     # Looking after runs: this process's stay within their time, and dead workers' are taken over
 
     def _look_after(self) -> None:
         ticks = 0
         while not self._over.is_set():
-            for live in list(self._live.values()):
+            for live in list(self._begun.values()):
                 if time.monotonic() > live.deadline:
                     live.cancellation.stop(
                         f"The limit of {self._limits.question_seconds:g} s for a question was reached."
@@ -466,29 +553,31 @@ class RunQueue:
             self._take_over()
         if sweep:
             self._store.delete_old(DAY)
-        begun = dict(self._live)
-        mine = self._store.beat(self.worker)
-        for run_id, live in begun.items():
+        begun, waiting = dict(self._begun), self._unseen[:LOOKED_AT]
+        self._unseen = self._unseen[LOOKED_AT:] or list(self._live)
+        mine = self._store.still_of(self.worker, [*begun, *waiting, *(live.run.id for live in self._again)])
+        for run_id in (*begun, *waiting):
             if run_id not in mine:  # taken over while the database was away, or deleted; where it has ended, no matter
-                live.cancellation.abandon()
-                self._notify(run_id)
-            elif mine[run_id]:
-                live.cancellation.stop()
+                self._give_up(run_id)
+            elif mine[run_id] and run_id in begun:
+                begun[run_id].cancellation.stop()
         followed = [run_id for run_id in list(self._listeners) if run_id not in self._live]
         elsewhere = self._store.last_events(followed) if followed else {}
         for run_id in followed:
             if elsewhere.get(run_id) != self._elsewhere.get(run_id, -1):  # it went on, ended, or was deleted
                 self._notify(run_id)
         self._elsewhere = elsewhere
+        if often:
+            self._places = self._store.places() if elsewhere else {}
         for run_id, why in list(self._broken.items()):
             self._store.end(run_id, self.worker, "failed", failed_answer(why))
             del self._broken[run_id]
             self._notify(run_id)
         if not self._away:
-            waiting, self._again = self._again, []
-            for live in waiting:
+            broken_off, self._again = self._again, []
+            for live in broken_off:
                 if live.run.id in mine:
-                    self._put(live.run, live.history)
+                    self._put(_Live(live.run, self._store.events(live.run.id), live.history))
         if often:
             self._store.alive(self.worker)
             self._away = False
@@ -501,9 +590,21 @@ class RunQueue:
             if worker != self.worker and is_dead(worker, seen):
                 for run in self._store.take_over(worker, seen, self.worker):
                     if run.session:
-                        self._put(run)
+                        with suppress(LimitReached):
+                            self._put(_Live(run, self._store.events(run.id)))
                     else:  # whoever asked it is no longer connected
                         self._store.end(run.id, self.worker, "failed", failed_answer("The server was restarted."))
+
+
+def _timed(event: Event) -> Event:
+    return {**event, "at": round(time.time(), 2)}
+
+
+def _put_last(kept: dict[Any, Any], key: object, value: object) -> None:
+    """Put something into a dictionary, of which no more than ``REMEMBERED`` are kept."""
+    kept[key] = value
+    if len(kept) > REMEMBERED:
+        del kept[next(iter(kept))]
 
 
 def is_dead(worker: str, seen: float) -> bool:

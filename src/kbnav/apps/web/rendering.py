@@ -30,6 +30,7 @@ from kbnav.errors import (
     QueryTimeout,
     ServiceError,
     Stopped,
+    TooBusy,
     UnknownId,
 )
 
@@ -47,6 +48,7 @@ _STATUS = (
     (UnknownId, 404),
     (Busy, 409),
     (Stopped, 409),
+    (TooBusy, 503),
     (LimitReached, 429),
     (NotAnswering, 503),
     (DatabaseAway, 503),

@@ -7,6 +7,7 @@ import math
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
@@ -24,10 +25,6 @@ MOST_ROWS = 100_000
 PART = 200
 """Rows that are kept, read and sent together."""
 _XSD = "http://www.w3.org/2001/XMLSchema#"
-_NUMBERS = re.compile(
-    _XSD + r"(integer|decimal|double|float|long|int|short|byte"
-    r"|(nonNegative|positive|negative|nonPositive)Integer|unsigned(Long|Int|Short|Byte))"
-)
 _DATES = frozenset(_XSD + name for name in ("dateTime", "date", "gYear", "gYearMonth"))
 _DATE = re.compile(r"(?P<year>[+-]?\d{1,12})(?:-(?P<month>\d\d)(?:-(?P<day>\d\d))?)?")
 URNS = "urn:kbnav:"
@@ -204,13 +201,12 @@ def text_of(cell: Cell, table: AnswerTable) -> str:
 
 def number(cell: Cell) -> float | None:
     """The value of a finite number."""
-    if cell is None or not _NUMBERS.fullmatch(cell.datatype or ""):
+    value = cell.python_value() if cell else None
+    if isinstance(value, bool | str | None):
         return None
-    try:
-        value = float(cell.value)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
+    with suppress(OverflowError):
+        return float(value) if math.isfinite(value) else None
+    return None
 
 
 def date_of(cell: Cell) -> tuple[float, ...]:

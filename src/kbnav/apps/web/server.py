@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
-import signal
 import socket
 import sys
-import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
@@ -23,6 +20,7 @@ from kbnav.apps.web.service import PAUSE, Service, open_service
 from kbnav.apps.web.store import Logouts, PostgresDatabase, Store, open_sqlite
 from kbnav.errors import StopRun
 from kbnav.knowledge.connections import Deadlines, listening
+from kbnav.models.cancellation import end_with_parent
 from kbnav.runs.database import alone, open_postgres
 from kbnav.runs.trajectory import versions
 from kbnav.sessions.checkpoints import shared_sessions
@@ -144,18 +142,12 @@ def run_app(make: Callable[[], Any], web: Web, *, ready: Ready) -> None:
 def _worker_app(settings: Settings) -> FastAPI:
     """The application in one of several processes, which ends with the one that started it."""
     _prepare_process()
-    threading.Thread(target=_end_with_parent, daemon=True, name="kbnav-parent").start()
+    end_with_parent()
     try:
         return make_app(settings)
     except StopRun as error:
         print(f"kbnav: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-
-
-def _end_with_parent() -> None:
-    if parent := multiprocessing.parent_process():
-        parent.join()
-        signal.raise_signal(signal.SIGTERM)
 
 
 def _address(host: str, listener: socket.socket) -> str:

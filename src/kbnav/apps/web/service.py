@@ -20,8 +20,9 @@ from kbnav.answers.tables import AnswerTable
 from kbnav.apps.web.limiter import CircuitBreaker, Limiter, fair_queue
 from kbnav.apps.web.results import Row
 from kbnav.errors import CredentialsError, DataError, NotAnswering, NotOffered, ServiceError, StopRun, UsageError
-from kbnav.knowledge.base import Joint, KnowledgeBase
+from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import is_elsewhere, open_kb, short_names
+from kbnav.knowledge.several import SeveralKB
 from kbnav.knowledge.skb.files import reading
 from kbnav.retrieval.base import Retriever, build_retriever
 from kbnav.settings import systems
@@ -172,9 +173,9 @@ class Service:
         self.exports = Limiter(fair_queue(EXPORTS))
         self.page_seconds = PAGE_SECONDS
         self._built: dict[tuple[str, str, str], Agent | Retriever] = {}
+        self._building: dict[tuple[str, str, str], threading.Lock] = {}
         self.examples: dict[str, list[str]] = {}
         """Questions that a knowledge base answers, by its key, once they were asked for."""
-        self._lock = threading.Lock()
 
     @property
     def kbs(self) -> dict[str, Served]:
@@ -216,13 +217,12 @@ class Service:
 
     def system(self, kb: str, system: str, model: str) -> Agent | Retriever:
         """The agent or retriever for a choice, built when it is first asked. Raises as its builder does."""
-        with self._lock:
-            known = self._built.get((kb, system, model))
-            if known is None:
+        choice = (kb, system, model)
+        with self._building.setdefault(choice, threading.Lock()):  # who asks for another does not wait for this one
+            if choice not in self._built:
                 served = self.kb(kb)
-                known = build_system(served.kb, served.asking(system, model), system)
-                self._built[kb, system, model] = known
-            return known
+                self._built[choice] = build_system(served.kb, served.asking(system, model), system)
+            return self._built[choice]
 
 
 @contextmanager
@@ -290,7 +290,7 @@ def systems_for(kb: KnowledgeBase, names: Sequence[str]) -> tuple[SystemEntry, .
     """
     found = tuple(entry for name in names if (entry := systems.find(name)).fits(kb_kind(kb)))
     if not names:
-        if isinstance(kb, Joint):
+        if isinstance(kb, SeveralKB):
             refuse_skbs(kb)
         found = (*systems.agents_for(kb), *systems.retrievers_for(kb))
     if not found:

@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
@@ -150,7 +150,7 @@ class Session:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A question and how far it is; ``worker`` was last seen at ``beat``, ``answer`` is what the page shows."""
+    """A question and how far it is; ``worker`` took it on at ``beat``, ``answer`` is what the page shows."""
 
     id: str
     session: str
@@ -173,12 +173,16 @@ class StoredRun:
         return self.status in ("queued", "running")
 
 
+Event = Mapping[str, Any]
+"""Something that happened in a run, as the page reads it."""
+
+
 @dataclass(frozen=True)
 class StoredEvent:
-    """Something that happened in a run; numbers count from 1."""
+    """An event that is kept; numbers count from 1."""
 
     number: int
-    data: Mapping[str, Any]
+    data: Event
 
 
 @dataclass(frozen=True)
@@ -195,9 +199,6 @@ class StoredResult:
 
 _RUN = ", ".join(field.name for field in fields(StoredRun))
 _SESSION = ", ".join(field.name for field in fields(Session))
-_ADD_EVENT = (
-    "INSERT INTO web_events (run, number, data) SELECT ?, COALESCE(MAX(number), 0) + 1, ? FROM web_events WHERE run = ?"
-)
 _FILL = "SELECT count(t) FROM (SELECT repeat(n::text, 1000) AS t FROM generate_series(100, 399) AS n ORDER BY n) AS f"
 """Writes some 900 kB, where a file may grow."""
 _COUNT_QUESTION = "INSERT INTO web_asked (owner, made) VALUES (?, ?)"
@@ -271,8 +272,8 @@ class Store:
 
     # Runs
 
-    def add_run(self, new: StoredRun, *, at_once: int, a_day: int, title: str = "") -> None:
-        """Keep a new run; ``title`` is its session's, where that has none, in place of the question.
+    def add_run(self, new: StoredRun, *, at_once: int, a_day: int, title: str = "") -> bool:
+        """Keep a new run; whether it is its session's first. ``title`` is the session's, where that has none.
 
         ``at_once`` questions of an owner may be under way, and ``a_day`` be asked in 24 hours. However many are asked
         at the same moment, and of however many servers, no more are kept. Raises LimitReached, NotOffered where its
@@ -288,13 +289,13 @@ class Store:
             rows = run("SELECT MAX(made) FROM web_runs WHERE session = ?", (new.session,)) if new.session else [(None,)]
             made = new.made if rows[0][0] is None else max(new.made, rows[0][0] + 0.001)
             row = {**vars(new), "made": made, "stopping": int(new.stopping), "answer": json.dumps(new.answer)}
-            places = ", ".join("?" * len(row))
-            statement = f"INSERT INTO web_runs ({_RUN}) VALUES ({places}) ON CONFLICT DO NOTHING RETURNING id"
+            statement = f"INSERT INTO web_runs ({_RUN}) VALUES ({_places(row)}) ON CONFLICT DO NOTHING RETURNING id"
             if not run(statement, tuple(row.values())):
                 raise Busy("this session is still at another question")
             named = (title or new.question)[:200]
             run("UPDATE web_sessions SET title = ? WHERE id = ? AND title = ''", (named, new.session))
             run(_COUNT_QUESTION, (new.owner, made))
+            return rows[0][0] is None
 
     def may_ask(self, owner: str, a_day: int) -> None:
         """Raise LimitReached where an owner has asked all that they may in 24 hours."""
@@ -308,38 +309,38 @@ class Store:
 
     def run(self, run_id: str) -> StoredRun | None:
         """A run by its id."""
-        return next(self._runs("id = ?", run_id), None)
+        return next(iter(self._runs("id = ?", run_id)), None)
 
     def shared(self, share: str) -> StoredRun | None:
         """The run that a link shares."""
-        return next(self._runs("share = ?", share), None)
+        return next(iter(self._runs("share = ?", share)), None)
 
     def runs(self, session_id: str) -> list[StoredRun]:
         """The questions of a session, oldest first."""
-        return list(self._runs("session = ? ORDER BY made", session_id))
+        return self._runs("session = ? ORDER BY made", session_id)
 
     def asked_before(self, owners: tuple[str, str], question: str) -> Run | None:
         """The last run in which one of two owners asked this outside a session."""
         where = "owner IN (?, ?) AND question = ? AND session = '' ORDER BY made DESC LIMIT 1"
-        run = next(self._runs(where, *owners, question), None)
+        run = next(iter(self._runs(where, *owners, question)), None)
         return self.saved(run.answer.get("run") or "") if run and run.answer else None
 
-    def _runs(self, where: str, *values: object) -> Iterator[StoredRun]:
-        for row in self._run(f"SELECT {_RUN} FROM web_runs WHERE {where}", values):
-            run = StoredRun(*row)
-            yield replace(run, stopping=bool(run.stopping), answer=_answer(row[-1]))
+    def _runs(self, where: str, *values: object) -> list[StoredRun]:
+        return _stored(self._run(f"SELECT {_RUN} FROM web_runs WHERE {where}", values))
 
-    def begin(self, run_id: str, worker: str) -> bool:
-        """Mark a run as being answered by its worker; False where it is another's now, or is gone."""
+    def begin(self, run_id: str, worker: str, event: Event) -> list[StoredEvent]:
+        """Mark a run as being answered by its worker, by an event; none where it is another's now, or is gone."""
         where = f"id = ? AND worker = ? AND {_UNDER_WAY} RETURNING id"
-        return bool(
-            self._run(f"UPDATE web_runs SET status = 'running', beat = ? WHERE {where}", (time.time(), run_id, worker))
-        )
+        with self._transaction(run_id) as run:
+            begun = run(f"UPDATE web_runs SET status = 'running' WHERE {where}", (run_id, worker))
+            return _add_events(run, run_id, [event]) if begun else []
 
-    def end(self, run_id: str, worker: str, status: Status, answer: Mapping[str, Any]) -> StoredEvent | None:
-        """Keep how a run ended; its last event, None where it has ended, is another worker's now, or is gone.
+    def end(
+        self, run_id: str, worker: str, status: Status, answer: Mapping[str, Any], events: Sequence[Event] = ()
+    ) -> list[StoredEvent]:
+        """Keep a run's last events and how it ended; none where it has ended, is another worker's now, or is gone.
 
-        Without a worker, one that has begun is not ended. Both at once: whoever sees the last event finds the run
+        Without a worker, one that has begun is not ended. All at once: whoever sees the last event finds the run
         ended, and can ask the next question.
         """
         where = "worker = ?" if worker else "status = ?"
@@ -349,10 +350,8 @@ class Store:
                 (status, json.dumps(answer), run_id, worker or "queued"),
             )
             if not ended:
-                return None
-            data = {"kind": "end", "status": status, "answer": answer}
-            number = run(f"{_ADD_EVENT} RETURNING number", (run_id, json.dumps(data), run_id))[0][0]
-            return StoredEvent(number, data)
+                return []
+            return _add_events(run, run_id, [*events, {"kind": "end", "status": status, "answer": answer}])
 
     def ask_to_stop(self, run_id: str) -> None:
         """Tell the worker of a run, wherever it is, to stop it."""
@@ -362,15 +361,12 @@ class Store:
         """Share a run by a link, or no longer."""
         self._run("UPDATE web_runs SET share = ? WHERE id = ?", (share, run_id))
 
-    def add_event(self, run_id: str, worker: str, data: Mapping[str, Any]) -> StoredEvent | None:
-        """Keep an event behind the others of its run; None where that is another worker's now, or is gone.
+    def add_events(self, run_id: str, worker: str, events: Sequence[Event]) -> list[StoredEvent]:
+        """Keep events behind the others of their run; none where that is another worker's now, or is gone.
 
-        A worker adds a run's events one after another; of two workers', the second finds the number taken.
+        A worker adds a run's events one after another; of two workers', the second finds the numbers taken.
         """
-        own = "HAVING EXISTS (SELECT 1 FROM web_runs WHERE id = ? AND worker = ?)"
-        statement = f"{_ADD_EVENT} {own} ON CONFLICT DO NOTHING RETURNING number"
-        rows = self._run(statement, (run_id, json.dumps(data), run_id, run_id, worker))
-        return StoredEvent(int(rows[0][0]), data) if rows else None
+        return _add_events(self._run, run_id, events, worker)
 
     def events(self, run_id: str, after: int = 0) -> list[StoredEvent]:
         """The events of a run behind a number, in their order. Raises DataError where they are damaged."""
@@ -380,22 +376,27 @@ class Store:
 
     def last_events(self, run_ids: Sequence[str]) -> dict[str, int]:
         """The number of the last event of each run that is under way, of those that are named; 0 where it has none."""
-        places = ", ".join("?" * len(run_ids))
         number = "COALESCE((SELECT MAX(number) FROM web_events WHERE run = id), 0)"
-        return dict(self._run(f"SELECT id, {number} FROM web_runs WHERE id IN ({places}) AND {_UNDER_WAY}", run_ids))
+        named = f"id IN ({_places(run_ids)})"
+        return dict(self._run(f"SELECT id, {number} FROM web_runs WHERE {named} AND {_UNDER_WAY}", run_ids))
+
+    def places(self) -> dict[str, int]:
+        """How many of its worker's that wait were asked before each run that waits."""
+        place = "ROW_NUMBER() OVER (PARTITION BY worker ORDER BY made) - 1"
+        return dict(self._run(f"SELECT id, {place} FROM web_runs WHERE {_UNDER_WAY} AND status = 'queued'"))
 
     # Workers
 
-    def beat(self, worker: str) -> dict[str, bool]:
-        """Say that a worker lives; its runs, and which of them it is to stop."""
+    def still_of(self, worker: str, run_ids: Sequence[str]) -> dict[str, bool]:
+        """Those of some runs that are under way and a worker's, and whether it is to stop them."""
         rows = self._run(
-            f"UPDATE web_runs SET beat = ? WHERE worker = ? AND {_UNDER_WAY} RETURNING id, stopping",
-            (time.time(), worker),
+            f"SELECT id, stopping FROM web_runs WHERE id IN ({_places(run_ids)}) AND worker = ? AND {_UNDER_WAY}",
+            (*run_ids, worker),
         )
         return {run_id: bool(stopping) for run_id, stopping in rows}
 
     def alive(self, worker: str) -> None:
-        """Write something, in PostgreSQL also what needs new room, so that a database that takes nothing is known."""
+        """Say that a worker lives; in PostgreSQL write what needs new room too, so that one without room is known."""
         self._run(
             "INSERT INTO web_alive (worker, seen) VALUES (?, ?) "
             "ON CONFLICT (worker) DO UPDATE SET seen = excluded.seen",
@@ -408,16 +409,20 @@ class Store:
                 run(_FILL)
 
     def workers(self) -> dict[str, float]:
-        """Workers with runs under way, and when each was last seen."""
-        return dict(self._run(f"SELECT worker, MAX(beat) FROM web_runs WHERE {_UNDER_WAY} GROUP BY worker"))
+        """Workers with runs under way, and when each was last seen, if only as it took one."""
+        runs = f"SELECT worker, MAX(beat) AS taken FROM web_runs WHERE {_UNDER_WAY} GROUP BY worker"
+        seen = "(SELECT seen FROM web_alive WHERE web_alive.worker = runs.worker)"
+        return dict(self._run(f"SELECT worker, COALESCE({seen}, taken) FROM ({runs}) AS runs"))
 
     def take_over(self, dead: str, seen: float, worker: str) -> list[StoredRun]:
         """Make a dead worker's runs another's, unless it was seen since; of several takers each run gets one."""
-        taken = self._run(
-            f"UPDATE web_runs SET worker = ?, beat = ? WHERE worker = ? AND beat <= ? AND {_UNDER_WAY} RETURNING id",
-            (worker, time.time(), dead, seen),
+        return _stored(
+            self._run(
+                f"UPDATE web_runs SET worker = ?, beat = ? WHERE worker = ? AND {_UNDER_WAY} AND NOT EXISTS "
+                f"(SELECT 1 FROM web_alive WHERE web_alive.worker = ? AND seen > ?) RETURNING {_RUN}",
+                (worker, time.time(), dead, dead, seen),
+            )
         )
-        return [run for (run_id,) in taken for run in self._runs("id = ?", run_id)]
 
     # What belongs to a run
 
@@ -572,6 +577,31 @@ def logouts_in_memory() -> Logouts:
     store = Store(SqliteDatabase(sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)))
     store.set_up()
     return store.logouts
+
+
+def _places(values: Collection[object]) -> str:
+    """Places for values in a statement; for none, what equals nothing."""
+    return ", ".join("?" * len(values)) or "NULL"
+
+
+def _stored(rows: Rows) -> list[StoredRun]:
+    """Runs of rows of ``_RUN``. Raises DataError."""
+    pairs: Iterator[tuple[StoredRun, Any]] = ((StoredRun(*row), row[-1]) for row in rows)
+    return [replace(run, stopping=bool(run.stopping), answer=_answer(answer)) for run, answer in pairs]
+
+
+def _add_events(run: Execute, run_id: str, events: Sequence[Event], worker: str = "") -> list[StoredEvent]:
+    """Keep events by one statement; with a worker, only where the run is its."""
+    new = ", ".join(f"({place}, ?)" for place in range(1, len(events) + 1))
+    last = "SELECT COALESCE(MAX(number), 0) AS last FROM web_events WHERE run = ?"
+    own = "EXISTS (SELECT 1 FROM web_runs WHERE id = ? AND ? IN (worker, ''))"
+    rows = run(
+        f"INSERT INTO web_events (run, number, data) SELECT ?, last + column1, column2 FROM (VALUES {new}) AS new, "
+        f"({last}) AS before WHERE {own} ON CONFLICT DO NOTHING RETURNING number",
+        (run_id, *map(json.dumps, events), run_id, run_id, worker),
+    )
+    numbers = sorted(number for (number,) in rows)
+    return [StoredEvent(number, data) for number, data in zip(numbers, events, strict=False)]
 
 
 def _delete_results(run: Execute, where: str, value: object) -> None:

@@ -13,8 +13,8 @@ CREATE INDEX IF NOT EXISTS web_runs_owner ON web_runs (owner, made);
 CREATE UNIQUE INDEX IF NOT EXISTS web_runs_share ON web_runs (share);
 -- One session answers one question at a time, whichever worker is asked.
 CREATE UNIQUE INDEX IF NOT EXISTS web_runs_one ON web_runs (session) WHERE session <> '' AND status IN ('queued', 'running');
--- What is under way is looked at twice a second, however many others are kept.
-CREATE INDEX IF NOT EXISTS web_runs_worker ON web_runs (worker) WHERE status IN ('queued', 'running');
+-- Whose runs are under way is looked at every two seconds, however many others are kept.
+CREATE INDEX IF NOT EXISTS web_runs_worker_beat ON web_runs (worker, beat) WHERE status IN ('queued', 'running');
 CREATE TABLE IF NOT EXISTS web_events (
     run TEXT NOT NULL, number INTEGER NOT NULL, data TEXT NOT NULL, PRIMARY KEY (run, number));
 -- Apart from the runs, because questions of a deleted session still count for the day.

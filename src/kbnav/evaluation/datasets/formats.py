@@ -289,7 +289,7 @@ def stored_answer(record: Record, given: Any) -> AnswerTable | None:
         return None
     if isinstance(given, bool):
         return AnswerTable(boolean=given)
-    return record.rows(given) if isinstance(given, list) else record.table(given)
+    return record.table({"head": {}, "results": {"bindings": given}} if isinstance(given, list) else given)
 
 
 def meaning(value: str) -> object:

@@ -165,10 +165,6 @@ class Record:
         except (BadResponse, KeyError, TypeError, AttributeError) as error:
             raise self.error(f"the stored answer is not a SPARQL JSON result: {error!r}") from error
 
-    def rows(self, bindings: Any) -> AnswerTable:
-        """Bare SPARQL JSON bindings stored in the record."""
-        return self.table({"head": {}, "results": {"bindings": bindings}})
-
 
 def kind(value: Any) -> str:
     """How a JSON value is called in a message."""

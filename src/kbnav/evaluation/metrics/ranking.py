@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from math import log2
 from statistics import fmean
+from typing import NamedTuple
 
 from kbnav.errors import UsageError
 
@@ -22,18 +22,17 @@ def set_f1(chosen: Collection[str], answers: Collection[str]) -> float:
     return 2 * found / (len(set(chosen)) + len(set(answers))) if found else 0.0
 
 
-@dataclass(frozen=True)
-class AnswerRanks:
-    """Rising ranks, from 1, of each question's answers, and how many answers count."""
+class AnswerRanks(NamedTuple):
+    """Rising ranks, from 1, of a question's answers, and how many answers count."""
 
-    ranks: Sequence[Sequence[int]]
-    answers: Sequence[int]
+    ranks: Sequence[int]
+    answers: int
 
 
 def ranks_in_lists(
     lists: Sequence[Sequence[str]], answers: Sequence[Collection[str]], candidates: Sequence[str] = ()
-) -> AnswerRanks:
-    """Ranks of the answers in lists of node ids, best first; a node that is listed again keeps its first place.
+) -> list[AnswerRanks]:
+    """Ranks of answers in lists of node ids, best first; a node that is listed again keeps its first place.
 
     An answer that is not listed has no rank. With ``candidates`` it is as in STaRK's published evaluation: nodes that
     are none of them are taken out of the lists, candidates that are not listed follow in their own order, and answers
@@ -42,7 +41,7 @@ def ranks_in_lists(
     if len(lists) != len(answers):
         raise UsageError(f"{len(lists)} rankings for the answers of {len(answers)} questions")
     places = {node: place for place, node in enumerate(candidates)}
-    ranks, counted = [], []
+    found = []
     for number, (nodes, wanted) in enumerate(zip(lists, map(set, answers), strict=True), 1):
         if not wanted:
             raise UsageError(f"question {number} has no answers to rank")
@@ -54,12 +53,11 @@ def ranks_in_lists(
             taken = [places[node] for node in listed]
             behind = [places[node] for node in kept if node not in position]
             own += [1 + len(listed) + place - sum(one < place for one in taken) for place in behind]
-        ranks.append(sorted(own))
-        counted.append(len(kept))
-    return AnswerRanks(ranks, counted)
+        found.append(AnswerRanks(sorted(own), len(kept)))
+    return found
 
 
-def ranking_scores(ranks: AnswerRanks, metrics: Sequence[str] = STARK_METRICS) -> dict[str, list[float]]:
+def ranking_scores(ranks: Sequence[AnswerRanks], metrics: Sequence[str] = STARK_METRICS) -> dict[str, list[float]]:
     """Each question's ``hit@k``, ``recall@k``, ``ndcg@k`` (answers are all worth 1), ``mrr`` and ``map``, by metric.
 
     recall@k and map are relative to all answers the question is scored on. A question that is left without
@@ -68,25 +66,24 @@ def ranking_scores(ranks: AnswerRanks, metrics: Sequence[str] = STARK_METRICS) -
     return {name: _metric(ranks, name) for name in metrics}
 
 
-def mean_scores(ranks: AnswerRanks, metrics: Sequence[str] = STARK_METRICS) -> dict[str, float]:
+def mean_scores(ranks: Sequence[AnswerRanks], metrics: Sequence[str] = STARK_METRICS) -> dict[str, float]:
     """The means of ``ranking_scores`` over the questions."""
     return {name: fmean(values) for name, values in ranking_scores(ranks, metrics).items()}
 
 
-def _metric(ranks: AnswerRanks, name: str) -> list[float]:
+def _metric(ranks: Sequence[AnswerRanks], name: str) -> list[float]:
     if name == "mrr":
-        return [1 / own[0] if own else 0.0 for own in ranks.ranks]
-    pairs = list(zip(ranks.ranks, ranks.answers, strict=True))
+        return [1 / own[0] if own else 0.0 for own, _ in ranks]
     if name == "map":
-        return [sum(place / rank for place, rank in enumerate(own, 1)) / max(total, 1) for own, total in pairs]
+        return [sum(place / rank for place, rank in enumerate(own, 1)) / max(total, 1) for own, total in ranks]
     kind, _, digits = name.partition("@")
     k = int(digits) if digits.isdecimal() else 0
     if kind not in ("hit", "recall", "ndcg") or k < 1:
         raise UsageError(f"no metric {name!r}; known: hit@k, recall@k, ndcg@k, mrr, map")
     if kind == "ndcg":
         gain = [1 / log2(rank + 1) for rank in range(1, k + 1)]
-        return [sum(gain[rank - 1] for rank in own if rank <= k) / (sum(gain[:total]) or 1) for own, total in pairs]
-    found = [sum(rank <= k for rank in own) for own in ranks.ranks]
+        return [sum(gain[rank - 1] for rank in own if rank <= k) / (sum(gain[:total]) or 1) for own, total in ranks]
+    found = [sum(rank <= k for rank in own) for own, _ in ranks]
     if kind == "hit":
         return [float(one > 0) for one in found]
-    return [one / max(total, 1) for one, (_, total) in zip(found, pairs, strict=True)]
+    return [one / max(total, 1) for one, (_, total) in zip(found, ranks, strict=True)]

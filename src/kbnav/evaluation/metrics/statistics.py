@@ -122,13 +122,10 @@ def minimum_detectable_effect(
 
     To a thousandth of a point; None where even the largest possible difference, ``disagreement``, is not found.
     """
-    low, high = 0.0, disagreement
-    if mcnemar_power(high, disagreement, questions, alpha=alpha) < power:
-        return None
-    while high - low > 1e-5:
-        middle = (low + high) / 2
-        if mcnemar_power(middle, disagreement, questions, alpha=alpha) < power:
-            low = middle
-        else:
-            high = middle
-    return high
+    with needs("eval", "the smallest difference"):
+        from scipy.optimize import bisect
+
+    def lacking(effect: float) -> float:
+        return power - mcnemar_power(effect, disagreement, questions, alpha=alpha)
+
+    return None if lacking(disagreement) > 0 else float(bisect(lacking, 0.0, disagreement, xtol=1e-5))

@@ -73,11 +73,6 @@ class Template:
         return self.branches[0].legs[-1].type
 
     @property
-    def slots(self) -> int:
-        """How many start nodes it takes."""
-        return len({branch.slot for branch in self.branches if not branch.negated})
-
-    @property
     def shape(self) -> str:
         """Hops of branches, as ``2&1``; ``!`` negates one, ``=`` for ``&`` starts it from the first one's node."""
         first, *others = self.branches

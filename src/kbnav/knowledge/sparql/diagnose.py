@@ -149,8 +149,18 @@ class _Probes:
             own = set(_VARIABLE.findall(part.text))
             partner = next((one for one in reversed(texts) if own & set(_VARIABLE.findall(one))), texts[-1])
             text = f"No match: `{part.text}` has matches, but none together with what stands before it (… `{partner}`)"
+            hint = hint or self._unknown(part, before)
             text += f"{hint}." if hint else f".{elsewhere}" if elsewhere else _WHOLE
         return replace(found, text=text)
+
+    def _unknown(self, part: Part, before: Sequence[Part]) -> str:
+        """That all that statements give for the pattern's subject is stated to be unknown; else empty."""
+        asked = part.pattern.subject if part.pattern else ""
+        leads = "".join(one.text for one in before if one.pattern and one.pattern.object == asked)
+        if not is_variable(asked) or not ("wdt:" in leads or "ps:" in leads):
+            return ""
+        known = f'FILTER(!isBlank({asked}) && !CONTAINS(STR({asked}), "/.well-known/genid/"))'
+        return "" if self._holds([*before, Part(known)]) else f": each {asked} is stated to be unknown"
 
     def _hinted(self, found: Diagnosis, pattern: Pattern, before: list[Part]) -> tuple[str, Diagnosis]:
         """What there is in place of a pattern: another form of statement, the other way round, another use of it."""

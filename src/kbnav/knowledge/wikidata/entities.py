@@ -62,7 +62,8 @@ def snak_value(snak: Mapping[str, Any], name: Name) -> Value:
         case "globecoordinate":
             text = coordinate_text(value["latitude"], value["longitude"], value.get("precision"))
             globe = str(value.get("globe") or EARTH).rpartition("/")[2]
-            text += "" if globe == EARTH else f" on {name(globe)}"
+            called = name(globe)
+            text += "" if globe == EARTH else f" on {called}"
         case "monolingualtext":
             text = f"{value['text']} ({value['language']})"
         case _:
@@ -208,12 +209,22 @@ def brief(document: Mapping[str, Any], language: str) -> Entity:
         raise BadResponse(f"entity document: {error!r}") from error
 
 
+class _Asked(dict[str, Entity]):
+    """Knows no entity, and keeps those that it is asked for."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.setdefault(key, Entity(key))
+        return default
+
+
 def references(document: Mapping[str, Any]) -> list[str]:
-    """Ids of all entities whose labels an entry needs, in order: properties, values, units, globes; no duplicates."""
-    try:
-        return list(dict.fromkeys(_references(document)))
-    except _SHAPE as error:
-        raise BadResponse(f"{document.get('id')}: {error!r}") from error
+    """Ids of all entities whose labels an entry needs, in order: properties, values, units, globes; no duplicates.
+
+    Raises as ``parse``.
+    """
+    asked = _Asked()
+    parse(document, language="en", known=asked)
+    return list(asked)
 
 
 def parse(document: Mapping[str, Any], *, language: str, known: Mapping[str, Entity]) -> Entry:
@@ -249,24 +260,6 @@ def without_unknown(entry: Entry, known: Mapping[str, Entity]) -> Entry:
     return replace(entry, statements=kept, omitted={**(entry.omitted or {}), "unknown property": left_out})
 
 
-def claims(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Property id and statement, in document order. An empty object is served as an empty list."""
-    for property_id, statements in (document.get("claims") or {}).items():
-        for statement in statements:
-            yield property_id, statement
-
-
-def _references(document: Mapping[str, Any]) -> Iterator[str]:
-    for property_id, statement in claims(document):
-        if statement.get("rank") == "deprecated":
-            continue
-        yield property_id
-        if statement["mainsnak"].get("datatype") != "external-id":
-            for snak in (statement["mainsnak"], *_qualifier_snaks(statement)):
-                yield snak["property"]
-                yield from _snak_references(snak)
-
-
 def _qualifier_snaks(statement: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     qualifiers = statement.get("qualifiers") or {}
     order = statement.get("qualifiers-order") or ()
@@ -276,33 +269,21 @@ def _qualifier_snaks(statement: Mapping[str, Any]) -> Iterator[Mapping[str, Any]
                 yield snak
 
 
-def _snak_references(snak: Mapping[str, Any]) -> Iterator[str]:
-    data = snak.get("datavalue")
-    if snak["snaktype"] != "value" or not isinstance(data, dict):
-        return
-    value = data["value"]
-    match data["type"]:
-        case "wikibase-entityid":
-            yield referenced(value)
-        case "quantity" if str(value.get("unit") or "1") != "1":
-            yield value["unit"].rpartition("/")[2]
-        case "globecoordinate" if value.get("globe"):
-            yield value["globe"].rpartition("/")[2]
-
-
 def _statements(
     document: Mapping[str, Any], known: Mapping[str, Entity]
 ) -> tuple[tuple[Statement, ...], tuple[Statement, ...], Counter[str]]:
     """The statements, the identifiers, and how many were left out by reason."""
 
     def name(entity: str) -> str:
-        return known[entity].label or entity if entity in known else entity
+        found = known.get(entity)
+        return (found.label if found else "") or entity
 
     omitted: Counter[str] = Counter()
     identifiers: list[Statement] = []
     best: dict[str, list[Statement]] = {}
     others: dict[str, list[Statement]] = {}
-    for property_id, statement in claims(document):
+    claims = document.get("claims") or {}  # an empty object is served as an empty list
+    for property_id, statement in ((one, each) for one, some in claims.items() for each in some):
         if statement.get("rank") == "deprecated":
             omitted["deprecated"] += 1
             continue
@@ -311,10 +292,11 @@ def _statements(
             identifiers.append(Statement(_property(snak, known), snak_value(snak, name)))
             continue
         rank: Literal["preferred", "normal"] = "preferred" if statement.get("rank") == "preferred" else "normal"
+        used, value = _property(snak, known), snak_value(snak, name)
         qualifiers = tuple(
             Qualifier(_property(item, known), snak_value(item, name)) for item in _qualifier_snaks(statement)
         )
-        parsed = Statement(_property(snak, known), snak_value(snak, name), rank, qualifiers)
+        parsed = Statement(used, value, rank, qualifiers)
         best.setdefault(property_id, [])
         (best if rank == "preferred" else others).setdefault(property_id, []).append(parsed)
     ordered = [one for property_id in best for one in (*best[property_id], *others.get(property_id, ()))]

@@ -147,7 +147,7 @@ class WikidataKB:
         return replace(found, entities=told_apart(found.entities, self.select, languages(code), self._words))
 
     def named(self, text: str, *, language: str = "en", items: int, properties: int) -> SearchResult:
-        """See ``Named``: two calls of wbsearchentities."""
+        """What has a label or alias that begins with a text: two calls of wbsearchentities, in the service's order."""
         phrase, code = " ".join(text.split())[:LONGEST], language_code(language)
         if not phrase:
             return SearchResult()

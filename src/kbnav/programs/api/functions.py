@@ -17,8 +17,9 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 from pydantic import FailFast, Field, ValidationError, validate_call
 
 from kbnav.answers.relevance import content_words
-from kbnav.errors import FATAL, BadArguments, KbnavError, Stopped, StopRun
+from kbnav.errors import FATAL, BadArguments, Stopped, StopRun
 from kbnav.models.calls import ModelCalls
+from kbnav.programs.program import LimitReached
 from kbnav.prompts import render
 from kbnav.retrieval.base import without_thought
 from kbnav.retrieval.expansion import parse_score
@@ -47,16 +48,12 @@ DEADLINE: ContextVar[float] = ContextVar("DEADLINE", default=float("inf"))
 """Of the call that is under way, by ``time.perf_counter``."""
 
 
-class OutOfCalls(KbnavError):
-    """A limit that ends the run: of calls, or of the time spent in them."""
-
-
 def in_time(values: Iterable[T]) -> Iterator[T]:
-    """The same values, until the time of the call is over. Raises OutOfCalls."""
+    """The same values, until the time of the call is over. Raises LimitReached."""
     end = DEADLINE.get()
     for value in values:
         if time.perf_counter() > end:
-            raise OutOfCalls(OVERDUE)
+            raise LimitReached("calls", OVERDUE)
         yield value
 
 
@@ -67,7 +64,6 @@ class Function:
     group: Group
     method: Callable[..., Any]
     """Takes the object that it belongs to, then plain data as its signature says, and gives plain data."""
-    asks_model: bool = False
 
     @property
     def name(self) -> str:
@@ -130,6 +126,12 @@ class Function:
     def _parameter(self, part: int | str) -> str:
         names = list(inspect.signature(self.method).parameters)
         return names[part] if isinstance(part, int) and part < len(names) else str(part)[:80]
+
+
+def functions_of(kind: type, group: Group) -> list[Function]:
+    """The public methods of a class, in the order in which they are told."""
+    methods = (method for name, method in vars(kind).items() if not name.startswith("_"))
+    return [Function(group, method) for method in methods if inspect.isfunction(method)]
 
 
 def _up_to_first(hint: Any) -> Any:
@@ -210,12 +212,6 @@ _MOST_COMPARED = 20_000_000
 class StringFunctions:
     """A phrase beside many texts, a number from 0 to 1 for each. Docstrings are what the writer of a program reads."""
 
-    @classmethod
-    def functions(cls) -> Iterator[Function]:
-        """All of them, in the order in which they are told."""
-        for method in (cls.exact_match, cls.token_recall, cls.token_f1, cls.fuzzy):
-            yield Function("strings", method)
-
     def exact_match(self, phrase: Phrase, texts: list[str]) -> list[float]:
         """For each text 1.0 where it contains the phrase as whole words, whatever the case, else 0.0."""
         wanted = _padded(phrase)
@@ -264,19 +260,6 @@ class ModelFunctions:
         self._model, self._trace, self._limit, self._tell = model, trace, limit, tell
         self.sent: dict[str, int] = {}
         """Prompts so far, by function."""
-
-    @classmethod
-    def functions(cls) -> Iterator[Function]:
-        """All of them, in the order in which they are told."""
-        for method in (
-            cls.parse_query,
-            cls.score_texts,
-            cls.check_texts,
-            cls.extract,
-            cls.summarise,
-            cls.classify,
-        ):
-            yield Function("language model", method, asks_model=True)
 
     def parse_query(self, query: Phrase, fields: list[str]) -> dict[str, str]:
         """What the query says of each field, such as {"brand": "Nike"}; "" where it says nothing. One prompt."""

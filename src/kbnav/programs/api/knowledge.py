@@ -1,6 +1,6 @@
 """The functions of the API that read an SKB (Agent Retriever, section 3).
 
-Docstrings of ``KnowledgeFunctions`` are what the writer of a program reads. Ids that are none raise UnknownId; what an
+Docstrings of the two classes are what the writer of a program reads. Ids that are none raise UnknownId; what an
 SKB was built without raises NotHere. Used by several threads.
 """
 
@@ -21,7 +21,7 @@ from kbnav.knowledge.base import INVERSE, Direction
 from kbnav.knowledge.skb.graph import WAYS, Hop, NodeNumbers
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import get_doc_info, get_rel_info
-from kbnav.programs.api.functions import Function, Phrase, in_time
+from kbnav.programs.api.functions import Phrase, in_time
 
 MOST_TEXT = 20_000_000
 """Characters that one call gives."""
@@ -42,29 +42,10 @@ class NotHere(TellModel):
 
 
 class KnowledgeFunctions:
-    """What the graph and documents say, and share with a query; relations by any name, shown as ``SkbKB`` does."""
+    """What the graph and documents say; relations by any name, shown as ``SkbKB`` does."""
 
     def __init__(self, kb: SkbKB) -> None:
         self._kb, self._skb = kb, kb.skb
-        self._vector = lru_cache(4_096)(self._encode)
-
-    @classmethod
-    def functions(cls) -> Iterator[Function]:
-        """All of them, in the order in which a writer reads them."""
-        for name in (
-            *("ids_by_type", "types_of", "names_of", "texts_of", "relations_text", "documents_of", "field_of"),
-            *("related", "relations_of", "follow_path", "find_by_name", "intersect"),
-        ):
-            yield Function("knowledge base", getattr(cls, name))
-        for name in ("search", "similarity", "bm25", "embed", "best_chunk"):
-            yield Function("embedding", getattr(cls, name))
-
-    def unknown(self, ids: Iterable[str]) -> list[str]:
-        """Those that are no ids of nodes. No function of the API."""
-        return [node for node in ids if self._skb.nodes.ids.find(node) < 0]
-
-    def _texts(self, ids: Iterable[str], *, own: bool, relations: bool) -> dict[str, str]:
-        return _bounded((node, self._text(number, own, relations)) for node, number in self._numbered(ids))
 
     def ids_by_type(self, node_type: str, limit: Count = 1000) -> list[str]:
         """Ids of the nodes of a type, the first of them in a fixed order."""
@@ -146,6 +127,47 @@ class KnowledgeFunctions:
         others = [set(one) for one in lists[1:]]
         return [node for node in dict.fromkeys(lists[0] if lists else []) if all(node in one for one in others)]
 
+    def _texts(self, ids: Iterable[str], *, own: bool, relations: bool) -> dict[str, str]:
+        return _bounded((node, self._text(number, own, relations)) for node, number in self._numbered(ids))
+
+    def _text(self, number: int, own: bool, relations: bool) -> str:
+        text = get_doc_info(self._skb, number, add_rel=relations) if own else get_rel_info(self._skb, number)
+        return text.strip("\n")
+
+    def _relations(self, number: int, limit: int) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for way in WAYS:
+            row = self._skb.graph.row(number, way)
+            for relation in np.flatnonzero(np.bincount(row.relations)).tolist():
+                name = self._kb.relations.shown[relation]
+                key = f"{INVERSE}{name}" if way == "in" else name
+                found[key] = self._ids(row.nodes[row.relations == relation][:limit])
+        return found
+
+    def _numbered(self, ids: Iterable[str]) -> Iterator[tuple[str, int]]:
+        """Each id once with its number. Raises UnknownId that names the first few it does not have, LimitReached."""
+        found = [(node, self._skb.nodes.ids.find(node)) for node in in_time(dict.fromkeys(ids))]
+        unknown = [node for node, number in found if number < 0]
+        if unknown:
+            more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
+            raise UnknownId(f"there is no node {', '.join(repr(node[:80]) for node in unknown[:3])}{more}")
+        return in_time(found)
+
+    def _hop(self, relation: str, direction: Direction) -> Hop:
+        number = self._kb.relations.number(relation.removeprefix(INVERSE))
+        return Hop(number, _TURNED[direction] if relation.startswith(INVERSE) else direction)
+
+    def _ids(self, nodes: NodeNumbers) -> list[str]:
+        return [self._skb.id(number) for number in nodes.tolist()]
+
+
+class EmbeddingFunctions(KnowledgeFunctions):
+    """What documents share with a query, by words and by vectors."""
+
+    def __init__(self, kb: SkbKB) -> None:
+        super().__init__(kb)
+        self._vector = lru_cache(4_096)(self._encode)
+
     def search(self, query: Phrase, node_type: str = "", limit: Count = 100) -> dict[str, float]:
         """The nodes whose text fits the query best, with scores; best first.
 
@@ -193,36 +215,6 @@ class KnowledgeFunctions:
             node: max(parts, key=lambda part: sum(1 / holders[word] for word in part[1]), default=("", set()))[0]
             for node, parts in in_time(chunks.items())
         }
-
-    def _text(self, number: int, own: bool, relations: bool) -> str:
-        text = get_doc_info(self._skb, number, add_rel=relations) if own else get_rel_info(self._skb, number)
-        return text.strip("\n")
-
-    def _relations(self, number: int, limit: int) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for way in WAYS:
-            row = self._skb.graph.row(number, way)
-            for relation in np.flatnonzero(np.bincount(row.relations)).tolist():
-                name = self._kb.relations.shown[relation]
-                key = f"{INVERSE}{name}" if way == "in" else name
-                found[key] = self._ids(row.nodes[row.relations == relation][:limit])
-        return found
-
-    def _numbered(self, ids: Iterable[str]) -> Iterator[tuple[str, int]]:
-        """Each id once with its number. Raises UnknownId that names the first few it does not have, OutOfCalls."""
-        found = [(node, self._skb.nodes.ids.find(node)) for node in in_time(dict.fromkeys(ids))]
-        unknown = [node for node, number in found if number < 0]
-        if unknown:
-            more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
-            raise UnknownId(f"there is no node {', '.join(repr(node[:80]) for node in unknown[:3])}{more}")
-        return in_time(found)
-
-    def _hop(self, relation: str, direction: Direction) -> Hop:
-        number = self._kb.relations.number(relation.removeprefix(INVERSE))
-        return Hop(number, _TURNED[direction] if relation.startswith(INVERSE) else direction)
-
-    def _ids(self, nodes: NodeNumbers) -> list[str]:
-        return [self._skb.id(number) for number in nodes.tolist()]
 
     def _encode(self, text: str) -> Vectors:
         if self._skb.vectors is None:

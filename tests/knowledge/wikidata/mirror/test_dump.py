@@ -181,12 +181,7 @@ def test_lines_without_brackets_are_read_and_links_and_languages_choose(tmp_path
         item(1, P31=to(5)),
         item(2, P31=to(6)),
         item(3, P31=to(5), language="de"),
-        {
-            "id": "P31",
-            "type": "property",
-            "datatype": "wikibase-item",
-            "labels": named,
-        },
+        {"id": "P31", "type": "property", "datatype": "wikibase-item", "labels": named},
     ]
     source = tmp_path / "some.ndjson"
     source.write_text("".join(f"{json.dumps(one)}\n" for one in entities))

@@ -1,5 +1,6 @@
 """The mirror's server: pages, queries over HTTP and in the process, and damage."""
 
+import os
 import shutil
 import signal
 import socket
@@ -97,15 +98,21 @@ def test_no_request_brings_the_server_down(server, noise):
     assert requests.get(server.url, timeout=10).status_code == 200
 
 
-def test_serving_ends_in_good_order_when_interrupted(mini):
-    command = [sys.executable, "-m", "kbnav", "sparql", "serve", str(mini), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+@pytest.mark.parametrize(("what", "end"), [("mirror", signal.SIGINT), ("one.nt", signal.SIGTERM)])
+def test_serving_ends_in_good_order_when_interrupted(mini, tmp_path, what, end):
+    (tmp_path / "one.nt").write_text("<e:a> <e:b> <e:c> .\n")
+    (temporary := tmp_path / "temporary").mkdir()
+    served = mini if what == "mirror" else tmp_path / what
+    command = [sys.executable, "-m", "kbnav", "sparql", "serve", str(served), "--port", "0"]
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         said = process.stdout.readline() if process.stdout else ""
-        address = said.partition(" at ")[2].partition(";")[0]
+        address = said.partition(" at ")[2].partition(";")[0].removesuffix("/sparql")
         parameters = {"query": "ASK { ?s ?p ?o }", "format": "json"}
         assert requests.get(f"{address}/sparql", params=parameters, timeout=10).json()["boolean"] is True
-        process.send_signal(signal.SIGINT)
+        process.send_signal(end)
         assert process.wait(timeout=20) == 0
+    assert list(temporary.iterdir()) == []
 
 
 def test_an_address_that_is_taken_is_one_clear_line(server, mini):

@@ -14,6 +14,7 @@ import pytest
 from kbnav.knowledge.wikidata.mirror.pool import QueryError, QueryPool
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.knowledge.wikidata.mirror.store import TRIPLES
+from tests.ending import until
 
 HEAVY = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l }"
 LARGE = "SELECT * { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i } LIMIT 1000000"
@@ -39,8 +40,7 @@ def test_a_query_that_waits_too_long_for_its_turn_is_told_that_it_is_busy_and_no
     gone = threading.Event()
     with ThreadPoolExecutor(1) as threads:
         heavy = threads.submit(failing, one, HEAVY, gone=gone.is_set)
-        while not one._busy:
-            time.sleep(0.01)
+        until(lambda: one._busy)
         error = failing(one, QUICK)
         assert (error.reason, str(error)) == (
             "busy",
@@ -81,8 +81,7 @@ def test_running_out_of_memory_is_told_as_that_however_it_shows(mini, limit):
 def test_a_child_that_ended_itself_after_its_time_is_told_as_that(one):
     with ThreadPoolExecutor(1) as threads:
         heavy = threads.submit(failing, one, HEAVY)
-        while not one._busy:
-            time.sleep(0.01)
+        until(lambda: one._busy)
         (child,) = one._busy
         os.kill(child._process.pid, signal.SIGALRM)
         assert heavy.result().reason == "timeout"
@@ -107,12 +106,8 @@ def test_a_client_that_hangs_up_stops_its_query(mini):
         with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as connection:
             query = HEAVY.replace(" ", "%20").replace("?", "%3F")
             connection.sendall(f"GET /sparql?query={query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-            while not server.mirror.pool._busy:
-                time.sleep(0.01)
-        end = time.monotonic() + 10
-        while server.mirror.pool._busy:
-            assert time.monotonic() < end
-            time.sleep(0.05)
+            until(lambda: server.mirror.pool._busy)
+        until(lambda: not server.mirror.pool._busy, seconds=30)
 
 
 def test_a_child_that_ended_while_it_waited_costs_no_query(one):

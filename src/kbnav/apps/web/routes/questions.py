@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kbnav.answers.question import LONGEST_QUESTION
 from kbnav.answers.tables import encodable
-from kbnav.apps.bot.wikitext import Style, reply_text
-from kbnav.apps.sharing import SharedAnswer, shared_page
+from kbnav.apps.bot.wikitext import reply_text
+from kbnav.apps.sharing import shared_page
 from kbnav.apps.web.auth import NOBODY
 from kbnav.apps.web.downloads import SESSION_MEDIA, SessionForm, attachment
 from kbnav.apps.web.routes.common import (
@@ -68,6 +68,12 @@ class Next(Question):
 
 class SingleQuestion(Choice, Question):
     """A question without a session."""
+
+
+class Beginning(Choice):
+    """A session, with its first question where one is asked at once."""
+
+    question: str = Field("", max_length=LONGEST_QUESTION)
 
 
 class Title(Body):
@@ -144,10 +150,19 @@ def sessions(parts: ChatOf, visitor: VisitorOf, find: Annotated[str, Query(max_l
 
 
 @router.post("/sessions", status_code=201)
-async def new_session(choice: Choice, parts: ChatOf, visitor: VisitorOf) -> SessionData:
-    """Begin a session with one system on one knowledge base."""
-    chosen = parts.service.chosen(choice.kb, choice.system, choice.model)
-    return SessionData.model_validate(await asyncio.to_thread(parts.store.add_session, visitor.owner, *chosen))
+async def new_session(begun: Beginning, parts: ChatOf, visitor: VisitorOf) -> SessionPage:
+    """Begin a session with one system on one knowledge base, by its first question if one is given."""
+    chosen = parts.service.chosen(begun.kb, begun.system, begun.model)
+
+    def begin() -> SessionPage:
+        session = parts.store.add_session(visitor.owner, *chosen)
+        runs = []
+        if begun.question:
+            run = parts.queue.ask(visitor.owner, begun.question, chosen, session=session.id)
+            runs.append(RunData(**vars(run), events=[]))
+        return SessionPage(**vars(session), runs=runs)
+
+    return await asyncio.to_thread(begin)
 
 
 @router.get("/sessions/{session_id}")
@@ -196,9 +211,9 @@ def _exported(parts: ChatParts, found: Session, form: SessionForm) -> bytes:
         if not kept:
             raise HTTPException(404, "no answer of this session is kept any more")
         if form == "html":
-            text = shared_page([SharedAnswer(record) for record in kept], parts.settings.endpoints.query_page)
+            text = shared_page([(record, None) for record in kept], parts.settings.endpoints.query_page)
         else:
-            text = "\n".join(reply_text(record, Style.of(parts.settings)) for record in kept)
+            text = "\n".join(reply_text(record, parts.settings) for record in kept)
         text = parts.hide.hidden(text)
     return text.encode("utf-8", "replace")
 
@@ -231,21 +246,23 @@ async def events(
     """What happens, as it happens, up to the event ``end``: from the beginning, or behind an event's number.
 
     Two have no number: ``waiting`` says now and then how many questions come first, ``draft`` what a model is writing.
+    Told as it happens, ``end`` has the first ``rows`` of a result as well, unless their labels must be looked up.
 
     ``Last-Event-ID``, which browsers send when they connect again, wins over ``after``.
     """
     last = int(last_event_id) if last_event_id else after
 
     async def stream() -> AsyncIterator[str]:
-        yield "retry: 500\n\n"
+        text = "retry: 500\n\n"
         try:
             async with aclosing(parts.queue.follow(found.id, last)) as following:
                 async for events in following:
-                    if events:
-                        yield "".join(sse_event(event.data, event.number or None) for event in events)
-                    else:
+                    text += "".join(sse_event(event.data, event.number or None) for event in events)
+                    if not events:
                         before = parts.queue.before(found.id)
-                        yield sse_event({"kind": "waiting", "before": before}) if before else ": waiting\n\n"
+                        text += sse_event({"kind": "waiting", "before": before}) if before else ": waiting\n\n"
+                    yield text
+                    text = ""
         except DataError as error:
             yield sse_event({"kind": "end", "status": "failed", "answer": {"status": "failed", "note": str(error)}})
 

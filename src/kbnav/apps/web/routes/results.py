@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.console import answer_table, evidence_data, property_name
-from kbnav.apps.web.answers import query_data, result_data
+from kbnav.apps.web.answers import PAGE, query_data, result_data
 from kbnav.apps.web.downloads import MEDIA, Form, attachment, download
 from kbnav.apps.web.results import Row, StoredTable, cell_data, matching, table_result
 from kbnav.apps.web.routes.common import (
@@ -251,7 +251,7 @@ def _add_result_routes(prefix: str, result: Callable[..., Any]) -> None:
 
     @router.get(f"{prefix}/rows")
     async def rows(
-        request: Request, parts: ChatOf, stored: Stored = dependency, start: Start = 0, count: Count = 50,
+        request: Request, parts: ChatOf, stored: Stored = dependency, start: Start = 0, count: Count = PAGE,
         sort: Column = "", descending: bool = False, find: Find = "",
     ) -> Rows:  # fmt: skip
         """Some rows, entities with their labels; those that are not given in time are left out."""

@@ -13,8 +13,12 @@ export function againButtons(run, offered) {
     const said = base.about.find((one) => one.name === system).about;
     return said.length > ABOUT ? `${said.slice(0, ABOUT).replace(/\s+\S*$/, "")} …` : said;
   };
+  const lacks = ({ system, model }) => { // what it needs, or is better with, and does not have here
+    const { needs, uses } = base.about.find((one) => one.name === system);
+    return needs.includes("training") || (model === "offline" && system !== base.systems[0] && [...needs, ...uses].includes("model"));
+  };
   const others = (base?.systems ?? []).flatMap((system) => offered.models.map((model) => ({ system, model })))
-    .filter((one) => one.system !== run.system || one.model !== run.model);
+    .filter((one) => (one.system !== run.system || one.model !== run.model) && !lacks(one));
   const select = h("select", { class: "other", "aria-label": t("again.other"), title: t("again.about"), onchange: () => {
     const chosen = others[select.selectedIndex - 1];
     select.selectedIndex = 0;

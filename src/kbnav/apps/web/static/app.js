@@ -39,6 +39,7 @@ class Chat {
       this.open("");
     } });
     this.session = offered.session;
+    this.examples = []; // that were shown last
     this.running = null;
     this.opened = 0; // how often somebody went elsewhere
     this.fillChoice();
@@ -185,6 +186,7 @@ class Chat {
     const examples = h("ul", { class: "kinds" });
     const head = h("p", { class: "soft", hidden: true }, t("welcome.try"));
     if (base) examplesOf(base).then((found) => {
+      this.examples = found;
       examples.replaceChildren(...shownExamples(akin(found, question), (one) => this.try(one), question ? 3 : undefined));
       head.hidden = !found.length;
     });
@@ -304,6 +306,12 @@ class Chat {
       this.write(question, { now: true });
       return this.empty(question);
     }
+    const plain = (text) => text.toLowerCase().replace(/[\s.?!]+$/, "").trim();
+    const example = this.examples.find((one) => one.query && plain(one.text) === plain(question));
+    if (example) {
+      this.try(example);
+      return this.empty(question);
+    }
     if (this.running && !choice.system) {
       enqueue(question);
       say(t("queue.said", { question }));
@@ -322,8 +330,7 @@ class Chat {
     runs.append(sent);
     this.newest(sent);
     try {
-      if (!this.session && !await this.begin(question, turn)) return;
-      const run = await call(`/api/sessions/${encodeURIComponent(this.session)}/questions`, "POST", chosen);
+      const run = this.session ? await call(`/api/sessions/${encodeURIComponent(this.session)}/questions`, "POST", chosen) : await this.begin(chosen, question, turn);
       this.list();
       if (turn !== this.opened) return;
       if (this.query) { // now, and not before: a query that was typed is not lost with a question that is refused
@@ -344,15 +351,16 @@ class Chat {
     }
   }
 
-  /** Begin a session by its first question; false where somebody went elsewhere before anything was asked. */
-  async begin(question, turn) {
-    const made = await call("/api/sessions", "POST", { kb: this.kb.value, system: this.system.value, model: this.model.value });
-    if (turn !== this.opened) return false;
-    this.session = made.id;
-    openQueue(made.id);
-    history.pushState(null, "", `/s/${made.id}`);
-    document.title = question;
-    return true;
+  /** Begin a session by its first question, which is shown unless somebody went elsewhere; its run. */
+  async begin(chosen, question, turn) {
+    const made = await call("/api/sessions", "POST", { kb: this.kb.value, ...chosen });
+    if (turn === this.opened) {
+      this.session = made.id;
+      openQueue(made.id);
+      history.pushState(null, "", `/s/${made.id}`);
+      document.title = question;
+    }
+    return made.runs[0];
   }
 
   /** Empty the box, unless something else was written into it meanwhile. */

@@ -23,15 +23,15 @@ export function keep(key, value) {
 
 /**
  * A view of a result; `base` is the address that its rows, files and statements are under, `title` what its files are
- * called after, `labelled` the query behind comments that name its ids, `absence` which kind of nothing it is. It has an `element`, and `files` for a line of actions. The picture is the one that the page's address has for `key`, else the one that the `query` asks for.
+ * called after, `labelled` the query behind comments that name its ids, `absence` which kind of nothing it is, `rows` its first page if that was told. It has an `element`, and `files` for a line of actions. The picture is the one that the page's address has for `key`, else the one that the `query` asks for.
  */
-export function showResult(result, base, title, { query, key, labelled, absence } = {}) {
-  return new ResultView(result, base, title, query, key, labelled, absence);
+export function showResult(result, base, title, { query, key, labelled, absence, rows } = {}) {
+  return new ResultView(result, base, title, query, key, labelled, absence, rows);
 }
 
 class ResultView {
-  constructor(result, base, title, query, key, labelled = "", absence = result.absence) {
-    Object.assign(this, { result, base, title, query, key, labelled, open: OPEN.includes(absence?.kind) });
+  constructor(result, base, title, query, key, labelled = "", absence = result.absence, told = undefined) {
+    Object.assign(this, { result, base, title, query, key, labelled, told, open: OPEN.includes(absence?.kind) });
     this.state = { start: 0, sort: "", descending: false, find: "", total: result.rows };
     this.asked = 0; // pages
     this.body = h("tbody");
@@ -119,7 +119,8 @@ class ResultView {
     const { start, sort, descending, find } = this.state;
     const query = new URLSearchParams({ start, count: PAGE, sort, descending, find });
     try {
-      const [page, pictures] = await Promise.all([call(`${this.base}/rows?${query}`), import("./views.js"), import("./card.js")]);
+      const [page, pictures] = await Promise.all([this.told ?? call(`${this.base}/rows?${query}`), import("./views.js"), import("./card.js")]);
+      this.told = undefined;
       this.pictures = pictures;
       if (turn !== this.asked) return; // another page was asked for meanwhile
       this.numbers = page.numbers;

@@ -124,7 +124,7 @@ export class RunView {
     this.answered = ["answered", "best effort"].includes(answer.status);
     this.steps.tell(this.spent(answer));
     const base = this.offered.share ? `/api/shared/${encodeURIComponent(this.offered.share)}` : answer.result && `/api/results/${encodeURIComponent(answer.result.id)}`;
-    const head = HEADS[answer.status];
+    const head = answer.status === "no answer" && /[?？؟]\s*$/.test(answer.text) ? "" : HEADS[answer.status]; // a question asked back is no failure
     const served = this.offered.kbs.find((one) => one.key === this.run.kb);
     const nothing = answer.status === "no answer" && this.run.model === "offline";
     this.words.replaceChildren(
@@ -133,7 +133,7 @@ export class RunView {
       answer.text ? h("p", { class: "text", dir: "auto", "data-said": answer.text }, readable(answer.text)) : "",
       answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "",
       nothing && !answer.note ? h("p", { class: "note" }, t("offline.unanswered")) : "");
-    const result = answer.result && showResult(answer.result, base, this.run.question, { query: answer.query, labelled: answer.query_labelled, absence: answer.absence, key: this.offered.share ? "view" : this.run.id });
+    const result = answer.result && showResult(answer.result, base, this.run.question, { query: answer.query, labelled: answer.query_labelled, absence: answer.absence, rows: event.rows, key: this.offered.share ? "view" : this.run.id });
     this.found.replaceChildren(
       understood(answer.understood, this.ask, this.toldAs ? inWords(answer.query_words) : ""),
       (result && origin(served, { rules: this.run.model === "offline" })) || "",
@@ -150,6 +150,7 @@ export class RunView {
   spent(answer) {
     const parts = [t("run.how"), ...(answer.model_calls ? [this.run.model] : []), t("run.steps", { n: answer.actions ?? this.steps.calls.size })];
     if (answer.taken_back) parts.push(t("run.taken_back_count", { n: answer.taken_back }));
+    if (answer.repeated) parts.push(t("run.repeated"));
     if (answer.not_run) parts.push(t("run.not_run", { n: answer.not_run }));
     if (answer.seconds !== undefined) parts.push(t("run.seconds", { n: Math.max(0.1, Number(answer.seconds.toFixed(1))) }));
     if (answer.tokens?.prompt) parts.push(t("run.tokens", { n: answer.tokens.prompt + answer.tokens.completion }));

@@ -1,0 +1,91 @@
+"""Whatever tests start comes to an end: their threads and processes, and the process that runs them."""
+
+import faulthandler
+import os
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Thread
+from typing import Any
+
+import pytest
+
+SECONDS = 300.0
+"""That taking a test down may take, a test beyond its own limit, and the end of the process."""
+_STDERR = pytest.StashKey[int]()
+
+
+@contextmanager
+def running(work: Callable[[], object], end: Callable[[], object]) -> Iterator[None]:
+    """Work in a thread, which is told to end and waited for."""
+    thread = Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        end()
+        joined(thread)
+
+
+def joined(thread: Thread, seconds: float = 60.0) -> None:
+    """Wait for the end of a thread. Raises AssertionError, with the place where it hangs, after so many seconds."""
+    thread.join(seconds)
+    if thread.is_alive():
+        where = traceback.format_stack(sys._current_frames()[thread.ident or 0])
+        raise AssertionError(f"{thread.name} does not end:\n{''.join(where)}")
+
+
+def until(true: Callable[[], object], seconds: float = 60.0) -> None:
+    """Wait for something to be true. Raises AssertionError where it takes longer."""
+    end = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > end:
+            raise AssertionError("it took too long")
+        time.sleep(0.02)
+
+
+@contextmanager
+def started(command: Sequence[Any], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """A process, as subprocess.Popen takes it; it is killed where it has not ended by then."""
+    with subprocess.Popen(command, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _ends_within(seconds: float, config: pytest.Config) -> None:
+    faulthandler.dump_traceback_later(seconds, exit=True, file=config.stash[_STDERR])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep standard error, which is captured later."""
+    config.stash[_STDERR] = os.dup(2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """The limit of a test interrupts Python alone: what hangs elsewhere ends the process, told thread by thread."""
+    marker = item.get_closest_marker("timeout")
+    limit = float(marker.args[0] if marker else item.config.getini("timeout") or 0)
+    _ends_within(limit + SECONDS, item.config)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """The same where a test that its limit broke off is taken down, for which the limit holds no more."""
+    _ends_within(SECONDS, item.config)
+    return (yield)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The same for threads that keep the process alive; those of pytest-xdist's workers are ended by it."""
+    if not hasattr(config, "workerinput"):
+        _ends_within(SECONDS, config)
