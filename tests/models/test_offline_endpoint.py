@@ -164,7 +164,7 @@ def test_a_library_with_german_classes_is_asked(librarian, question, answer):
 
 
 @pytest.mark.parametrize(
-    ("question", "unused"),
+    ("question", "unused", "instead"),
     [
         ('Welche Fachbücher hat "Meier, Luise" verfasst?', "Meier, Luise", ""),
         ('Welche Zeitschriften hat "Meier, Luise" verfasst?', "Zeitschriften", ""),
