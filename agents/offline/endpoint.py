@@ -279,7 +279,8 @@ class EndpointAgenda(Agenda):
         if max(fits, default=0.0) > 0:
             return links[fits.index(max(fits))]
         dated = [one for one in links if any(hint in one.names[-1].casefold() for hint in hints)]
-        return dated[0] if len(dated) == 1 and any(time in quantity for time in ("inception", *hints)) else None
+        timed = any(time in quantity.casefold() for time in ("inception", *hints))
+        return dated[0] if timed and len(dated) == 1 else None
 
     def _counted(self, edges: str, pattern: str, first: str, thought: str) -> Generator[Calls, None, list[Link]]:
         """The ways that a pattern has with their properties, those that link most members first."""
