@@ -123,7 +123,7 @@ def flattened(command: Callable[..., Any]) -> Callable[..., Any]:
     for parameter in signature.parameters.values():
         kind = parameter.annotation
         inner = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
-        if is_dataclass(kind):
+        if isinstance(kind, type) and is_dataclass(kind):
             types = get_type_hints(kind, include_extras=True)
             own = inspect.signature(kind).parameters.values()
             inner = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[one.name]) for one in own]
