@@ -22,7 +22,6 @@ from kbnav.agents.walking.base import (
     open_planned,
     open_walking_models,
     planned,
-    planned_starts,
     question_in_chat,
 )
 from kbnav.agents.walking.options import RogOptions
@@ -100,7 +99,7 @@ def retrieval(plan: Step, kb: SkbKB, toolbox: Toolbox, query: str) -> list[CallS
         if path["relations"]:
             about = f"Following the plan's path of probability {path['probability']:.2f}."
             given = {"relations": path["relations"], "types": path["types"], "query": query}
-            starts = planned_starts(arguments, path, kinds)
+            starts = [node for node in arguments["nodes"] if kinds.get(node) in path["types"][:1]]
             wanted += [
                 (rank + place, (FOLLOW, about, {"entity_id": node, **given})) for place, node in enumerate(starts)
             ]

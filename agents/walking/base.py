@@ -29,7 +29,7 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.base import Entity, KnowledgeBase
 from kbnav.knowledge.ranking import in_turn
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.matching import NEAREST, MatchedNode, NodeMatcher, Variant, unmatched_names
+from kbnav.knowledge.skb.matching import NEAREST, MatchedNode, NodeMatcher, Variant, alike, unmatched_names
 from kbnav.models.calls import Ask, open_calls
 from kbnav.models.chat import open_chat_model, open_models
 from kbnav.planning.paths import Plan, Planner, RelationPath
@@ -323,7 +323,7 @@ def _table(nodes: Sequence[Ranked]) -> AnswerTable:
 
 PLAN = "plan"
 NO_PLAN = "There is no plan (planner=none): trained=FOLDER gives one, or another planner."
-"""What is said of a run without one."""
+"""What is said of a run without one: once, and to its reader alone."""
 _UNKNOWN, _NEAR = 3, 3
 """Names that no node has which are told, and nodes that are told as near to each."""
 _BEHIND = 2
@@ -376,8 +376,9 @@ class Planned:
             "paths": [_given(*one) for one in plan.paths[: self.paths]],
             "notes": [*notes, *plan.notes],
         }
-        thought = "Nodes by name." if self.planner is None else said_of(self.planner)
-        return call_for(state, self.toolbox, [(PLAN, thought, arguments)], trace.usage)
+        name = self.planner.name if self.planner else ""
+        how = {"": ".", "none": f". {NO_PLAN}"}.get(name, f", paths by the planner {name}.")
+        return call_for(state, self.toolbox, [(PLAN, f"Nodes by name{how}", arguments)], trace.usage)
 
     def _nodes(self, state: State) -> tuple[Sequence[str], list[str]]:
         """The nodes to begin with and a note; a question that names none goes on from the answer before."""
@@ -392,13 +393,6 @@ class Planned:
 def planned(steps: Sequence[Step]) -> Step | None:
     """The step that wrote the plan down, if it is among these."""
     return next((step for step in steps if step.call.tool == PLAN), None)
-
-
-def said_of(planner: Planner) -> str:
-    """How a plan is made; that there is none is said once in every run, and to its reader alone."""
-    if planner.name == "none":
-        return f"Nodes by name. {NO_PLAN}"
-    return f"Nodes by name, paths by the planner {planner.name}."
 
 
 def open_match(kb: SkbKB, variant: Variant, nearest: int = NEAREST) -> Match:
@@ -420,16 +414,16 @@ def open_match(kb: SkbKB, variant: Variant, nearest: int = NEAREST) -> Match:
     return match
 
 
-def _unknown(kb: SkbKB, question: str, found: Sequence[MatchedNode], alike: bool) -> list[tuple[str, list[str]]]:
-    """The names in a question that no node has: what is said of each; if ``alike``, the nodes spelled most like it."""
+def _unknown(kb: SkbKB, question: str, found: Sequence[MatchedNode], spelled: bool) -> list[tuple[str, list[str]]]:
+    """The names in a question that no node has: what is said of each; if ``spelled``, nodes spelled like it."""
     if kb.skb.names is None:
         return []
     told = []
     for name in unmatched_names(question, found)[:_UNKNOWN]:
         behind = question[question.index(name) + len(name) :].split()[:_BEHIND]
         longer = [" ".join([name, *behind[:count]]).rstrip("?.!,;:") for count in range(len(behind), 0, -1)]
-        found_near = (kb.skb.names.search(one, limit=_NEAR) for one in (*longer, name) if alike)
-        near = [kb.skb.id(match.number) for match in next(filter(None, found_near), [])]
+        found_near = (alike(one, kb.skb) for one in (*longer, name) if spelled)
+        near = [kb.skb.id(node) for node in next(filter(None, found_near), [])[:_NEAR]]
         listed = ", ".join(f"{one.label} ({node})" for node, one in kb.entities(near).items())
         told.append((f"No node is called “{name}”{f'; nearest by name: {listed}' if listed else ''}.", near))
     return told
@@ -441,12 +435,6 @@ def open_planned(
     """The matcher and planner of options, or the one given. Raises UsageError where it does not fit, DataError."""
     match = open_match(kb, options.matching, options.nearest)
     return match, planner or open_planner(options, kb.skb, settings)
-
-
-def planned_starts(arguments: Mapping[str, Any], path: PathGiven, kinds: Mapping[str, str]) -> list[str]:
-    """The nodes of a plan that one of its paths may begin at; ``kinds`` are their types."""
-    first = path["types"][0] if path["types"] else ""
-    return [node for node in arguments["nodes"] if first in ("", kinds.get(node))]
 
 
 def _earlier(state: State) -> list[str]:

@@ -45,10 +45,8 @@ class Split:
     @cached_property
     def seen(self) -> tuple[tuple[Question, ...], tuple[Question, ...]]:
         """The questions of both parts, as a card keeps them."""
-        training, validation = (
-            question_digests((one.id, one.text) for one in part) for part in (self.training, self.validation)
-        )
-        return training, validation
+        learned, apart = ([(one.id, one.text) for one in part] for part in (self.training, self.validation))
+        return question_digests(learned), question_digests(apart)
 
 
 def examples(questions: Iterable[tuple[str, str, Sequence[str]]], skb: SKB) -> list[Example]:

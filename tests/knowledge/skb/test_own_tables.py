@@ -159,10 +159,18 @@ def test_a_mapping_that_cannot_be_is_one_clear_line(tmp_path, old, new, message)
     assert "\n" not in str(caught.value)
 
 
-def test_a_table_that_is_not_in_utf_8_says_how_to_save_it(tmp_path):
-    (tmp_path / "n.csv").write_bytes("id,name\n1,Café €\n".encode("cp1252"))
-    with pytest.raises(DataError, match="CSV UTF-8"):
-        all_of(TableSource([tmp_path / "n.csv"]))
+def test_a_table_in_another_encoding_is_read_where_it_is_named_or_shows_and_else_the_error_says_how(tmp_path):
+    path, rows = tmp_path / "n.csv", "id,name\n1,Café €\n"
+    path.write_bytes(rows.encode("cp1252"))
+    with pytest.raises(DataError, match=r'CSV UTF-8.*encoding = "cp1252"'):
+        all_of(TableSource([path]))
+    named = Table.model_validate({"file": path, "encoding": "cp1252"})
+    assert [node.name for node in all_of(TableSource([named]))[0]] == ["Café €"]
+    path.write_bytes(rows.encode("utf-16"))
+    assert [node.name for node in all_of(TableSource([path]))[0]] == ["Café €"]
+    (tmp_path / "n.toml").write_text('[[table]]\nfile = "n.csv"\nencoding = "cp12520"\n')
+    with pytest.raises(UsageError, match="unknown encoding: cp12520"):
+        mapped_from_file(tmp_path / "n.toml")
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])

@@ -14,6 +14,7 @@ import random
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -469,7 +470,6 @@ class PipelineModels:
     open: Callable[[str], ModelCalls]
     prices: Mapping[str, Price] = field(default_factory=dict)
     _spent: dict[tuple[Step, str], _Spent] = field(default_factory=dict)
-    _opened: dict[str, ModelCalls] = field(default_factory=dict)
 
     def ask(self, step: Literal["extract", "fuse", "rewrite"], prompt: str, read: Callable[[str], T]) -> T:
         """One reply of the step's model, as ``read`` understands it. Raises NoUsableReply and StopRun."""
@@ -523,9 +523,8 @@ class PipelineModels:
 
     def _replies(self, step: Step, model: str, prompts: Sequence[str]) -> list[str]:
         trace, spent = Trace(), self._spent.setdefault((step, model), _Spent())
-        calls = self._opened.get(model) or self._opened.setdefault(model, self.open(model))
         try:
-            replies = calls.ask_many(prompts, trace, purpose=step)
+            replies = self.open(model).ask_many(prompts, trace, purpose=step)
         finally:
             spent.usage += trace.usage
         failed = next((reply for reply in replies if isinstance(reply, StopRun)), None)
@@ -549,7 +548,7 @@ def open_models(steps: StepModels, settings: Settings, replies: Path) -> Pipelin
     if any(one.model == OFFLINE for one in asked.values()):
         raise UsageError("the pipeline needs language models: offline is none")
     kept = Replies(replies)
-    return PipelineModels(steps, lambda model: open_calls(asked[model], kept), known_prices(settings))
+    return PipelineModels(steps, cache(lambda model: open_calls(asked[model], kept)), known_prices(settings))
 
 
 def _at_endpoint(settings: Settings, model: str) -> Settings:

@@ -423,7 +423,7 @@ class _NodeWriter:
 
     def add(self, record: NodeRecord, losses: Losses) -> None:
         """Take the next record, or count the reason it is left out for."""
-        reason = "node deleted" if record.deleted else "node id given twice" if record.id in self._seen else ""
+        reason = record.left_out or ("node id given twice" if record.id in self._seen else "")
         try:
             record.id.encode()
         except UnicodeEncodeError:  # halves of characters, which JSON may hold
@@ -523,9 +523,11 @@ class _EdgeCollector:
         return values
 
     def finish(self) -> tuple[list[str], tuple[Array, Array, Array]]:
-        """The relations by number, and the columns: source, relation, target, shape [edges] each."""
+        """The relations that have edges, by number, and the columns: source, relation, target, shape [edges] each."""
         source, relation, target = map(_column, self._columns)
-        return list(self._relations), (source, relation, target)
+        counts = np.bincount(relation, minlength=len(self._relations))
+        names = [name for name, count in zip(self._relations, counts.tolist(), strict=True) if count]
+        return names, (source, (np.cumsum(counts > 0, dtype=np.int32) - 1)[relation], target)
 
 
 def _column(values: array[int]) -> npt.NDArray[np.int32]:
@@ -558,7 +560,7 @@ class Updated:
         for number, fields in enumerate(self._skb.documents):
             yield _over(self._skb, number, fields, changed.pop(self._skb.id(number), None))
         for record in changed.values():
-            if record.deleted:
+            if record.left_out:
                 losses.add("deletion of a node that does not exist", record.id)
             else:
                 yield record
@@ -567,8 +569,8 @@ class Updated:
         """The SKB's edges but for those deleted, then the new ones."""
         graph, find = self._skb.graph, self._skb.nodes.ids.find
         without = np.zeros(graph.nodes, bool)  # read anew, for a build that was killed may have done the nodes' stage
-        last = {record.id: record.deleted for record in self._source.nodes(Losses())}
-        numbers = (find(node_id) for node_id, deleted in last.items() if deleted)
+        last = {record.id: record.left_out for record in self._source.nodes(Losses())}
+        numbers = (find(node_id) for node_id, left_out in last.items() if left_out)
         without[[number for number in numbers if number >= 0]] = True
         changed: dict[EdgeRecord, EdgeRecord] = {}
         for item in self._source.edges(losses):
@@ -620,7 +622,7 @@ def job_of(skb: SKB, source: Source, options: Options) -> Callable[..., Job]:
     edges = next(iter(source.edges(lost)), None) is not None or bool(lost.counts)
     stay = (
         number >= 0
-        and not record.deleted
+        and not record.left_out
         and record.type in ("", skb.type(number))
         and bool(skb.nodes.names[number] or not record.name)
         for number, record in changed.items()

@@ -162,7 +162,7 @@ def _reread(path: Path, meta: Meta, *, skip: bool, aside: Path | None = None) ->
         layers.append(layer.model_copy(update={"bad": aside / bad.name if aside and bad else bad}))
     with ExitStack() as opened:
         folder = Path(opened.enter_context(TemporaryDirectory(prefix="kbnav-")))
-        source = layers[0].source(opened.enter_context(SKB.open(path)))
+        source = layers[0].source(opened.enter_context(SKB.open(path)), whole=True)
         for number, layer in enumerate(layers[1:]):
             build(source, folder / str(number), _BARE)
             below = opened.enter_context(SKB.open(folder / str(number)))

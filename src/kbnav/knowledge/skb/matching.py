@@ -35,6 +35,8 @@ from kbnav.knowledge.skb.store import SKB
 Variant = Literal["exact", "embedding", "hybrid"]
 """By name, by embedding, or by name and where that finds nothing by embedding (PASemiQA, Table 5)."""
 
+_ALIKE = 5
+"""Nodes that are taken of those spelled alike."""
 NEAREST = 10
 """Nodes that are taken by embedding, unless said otherwise."""
 COMMON, COMMON_AT_LEAST = 0.01, 20
@@ -47,6 +49,9 @@ _QUOTED = re.compile(r"[\"“„«]([^\"“”„«»]{2,80})[\"“”»]")
 _WORD = re.compile(r"\w[\w’'-]*")
 _INSIDE = frozenset(["of", "the", "de", "la", "von", "van", "der", "den", "del", "di", "du"])
 """Words in lower case that a name may have between others."""
+_GAP = re.compile(r"\s+\w")
+_NAME = re.compile(r"A(?:(?: i)* [AF])*")
+"""A name in a text of a letter a word: with a capital (F: a function word), inside of a name, or another."""
 _QUOTES = {'"': '"', "“": "”", "„": "“”", "«": "»", "‘": "’", "'": "'"}
 _UNSPACED = re.compile(f"[{SCRIPTS['han']}{SCRIPTS['ja']}{SCRIPTS['th']}]")
 
@@ -114,8 +119,10 @@ class _Span:
 class NodeMatcher:
     """Finds the nodes of questions in one SKB; safe to share between threads."""
 
-    def __init__(self, skb: SKB, variant: Variant = "hybrid", *, nearest: int = NEAREST) -> None:
-        """``nearest`` is how many nodes are taken by embedding.
+    def __init__(
+        self, skb: SKB, variant: Variant = "hybrid", *, nearest: int = NEAREST, common_too: bool = False
+    ) -> None:
+        """``nearest`` is how many nodes are taken by embedding; ``common_too``: common words are names beside others.
 
         Raises UsageError where the SKB lacks the index that the variant cannot do without: names for ``exact`` and
         ``hybrid``, vectors for ``embedding``. ``hybrid`` without vectors is ``exact``.
@@ -126,7 +133,7 @@ class NodeMatcher:
             raise UsageError(f"{skb.meta.name} was built without vectors, which node matching by embedding needs")
         self._skb = skb
         self._variant = variant
-        self._nearest = nearest
+        self._nearest, self._common_too = nearest, common_too
         self._kinds = frozenset(normalise(part) for kind in skb.type_names for part in kind.split("/"))
 
     def match(self, question: str) -> tuple[MatchedNode, ...]:
@@ -152,7 +159,7 @@ class NodeMatcher:
                 continue
             matches = self._candidates(span, names)
             if matches:
-                (common if self._is_common(span) else sure).append((span, matches))
+                (common if not self._common_too and self._is_common(span) else sure).append((span, matches))
         found = sorted(sure, key=lambda one: one[0].words[0].start)
         found = found or sorted(common, key=lambda one: one[0].words[0].start)
         quoting = any(span.quoted for span, _ in found)
@@ -228,37 +235,30 @@ def unmatched_names(question: str, found: Sequence[MatchedNode]) -> list[str]:
     return [question[start:end] for start, end in spans if not _within((start, end), taken)]
 
 
+def alike(name: str, skb: SKB) -> list[int]:
+    """The nodes that are spelled nearly as a name; those with other numbers are not: "Lamp 4" is not "Lamp 72"."""
+    matches = skb.names.search(name, limit=_ALIKE) if skb.names else []
+    numbers = re.findall(r"\d+", name)
+    return [one.number for one in matches if re.findall(r"\d+", str(skb.nodes.names[one.number])) == numbers]
+
+
 def _within(span: tuple[int, int], others: Sequence[tuple[int, int]]) -> bool:
     return any(start < span[1] and span[0] < end for start, end in others)
 
 
 def _capitalised(question: str) -> Iterator[tuple[int, int]]:
-    """Where words with capitals follow each other, short ones such as "of" between them."""
-    run: list[re.Match[str]] = []
-    inside: list[re.Match[str]] = []
-    for word in _WORD.finditer(question):
-        last = [*run, *inside][-1:]
-        if last and question[last[0].end() : word.start()].strip():  # a comma or a full stop ends a name
-            yield from _name_of(question, run)
-            run, inside = [], []
-        if word[0][0].isupper():
-            run, inside = [*run, *inside, word], []
-        elif run and word[0] in _INSIDE:
-            inside.append(word)
-        else:
-            yield from _name_of(question, run)
-            run, inside = [], []
-    yield from _name_of(question, run)
-
-
-def _name_of(question: str, run: Sequence[re.Match[str]]) -> Iterator[tuple[int, int]]:
-    """The name that a run of words is, without words such as "Which" before it; none, where nothing is left."""
-    kept = list(run)
-    begins = bool(kept) and question[: kept[0].start()].rstrip()[-1:] in ("", ".", "!", "?", ":")
-    while kept and normalise(kept[0][0]) in function_words("en"):
-        kept, begins = kept[1:], False
-    if kept and not (begins and len(kept) == 1) and len(normalise(question[kept[0].start() : kept[-1].end()])) > 1:
-        yield kept[0].start(), kept[-1].end()
+    """Where words with capitals follow each other, short ones such as "of" between them; "Which" begins no name."""
+    words = [*_WORD.finditer(question)]
+    kinds = ""
+    for word in words:
+        capital = "F" if normalise(word[0]) in function_words("en") else "A"
+        kinds += capital if word[0][0].isupper() else "i" if word[0] in _INSIDE else "x"
+        kinds += " " if _GAP.match(question, word.end()) else "|"  # a comma or a full stop ends a name
+    for run in _NAME.finditer(kinds):
+        start, end = words[run.start() // 2].start(), words[run.end() // 2].end()
+        begins = question[:start].rstrip()[-1:] in ("", ".", "!", "?", ":")
+        if not (begins and len(run[0]) == 1) and len(normalise(question[start:end])) > 1:
+            yield start, end
 
 
 def _spaced(text: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from itertools import islice
 from kbnav.answers.language import lexicon, singular
 from kbnav.answers.relevance import fit
 from kbnav.knowledge.base import Direction
-from kbnav.knowledge.skb.names import Match, normalise
+from kbnav.knowledge.skb.matching import NodeMatcher, alike, unmatched_names
 from kbnav.knowledge.skb.schema import Meta
 from kbnav.knowledge.skb.store import SKB
 
@@ -22,20 +22,31 @@ _WORDS = re.compile(r"[^\W\d_]+|\d+")
 _DIGITS = re.compile(r"\d+")
 _POSSESSIVE = re.compile("(?<=.)['’]s$")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_LONGEST_NAME = 20
-"""Words of the longest span that is looked up as a name."""
 _LONGEST_QUESTION = 200
 """Words that are read."""
-_LONGEST_MISSPELLED = 5
+_FUZZY = 6
+"""Letters that a name must have to be looked up as a misspelled one."""
 _SAME_NAME = 5
 """Nodes of one name that are considered."""
-_FUZZY = 6
-"""Letters that a span must have to be looked up as a misspelled name."""
 ASKING = frozenset(
     [
         *("identify", "find", "list", "name", "names", "give", "show", "tell", "count", "any", "some", "please"),
         *("common", "shared", "share", "shares", "same", "known", "also", "related", "connected", "linked"),
-        *("node", "nodes", "one", "ones", "those", "look", "looking", "search", "searching", "seek", "want", "need"),
+        *(
+            "node",
+            "nodes",
+            "one",
+            "ones",
+            "those",
+            "am",
+            "look",
+            "looking",
+            "search",
+            "searching",
+            "seek",
+            "want",
+            "need",
+        ),
     ]
 )
 """Words of requests that describe nothing."""
@@ -177,64 +188,36 @@ def _types(tokens: Sequence[Token], names: Sequence[str]) -> Iterator[TypeWord]:
 def _mentions(
     question: str, tokens: Sequence[Token], types: Sequence[TypeWord], function: frozenset[str], skb: SKB
 ) -> list[Mention]:
-    """Names and ids in the question: the longest first, as they are written; where there is none, misspelled names."""
-    kinds = {(one.first, one.end) for one in types}
-    for edits in (0, None):
-        found: list[Mention] = []
-        for first, end in _spans(tokens, _LONGEST_NAME if edits == 0 else _LONGEST_MISSPELLED):
-            if (first, end) in kinds or any(first < one.end and one.first < end for one in found):
-                continue
-            mention = _mention(question, tokens, first, end, function, skb, edits)
-            text = tokens[first].text
-            if not mention and _DIGITS.search(text) and (node := skb.nodes.ids.find(text)) >= 0 and end == first + 1:
-                typed = (one.name for one in types if one.end == first)  # "lamp 12"; elsewhere 12 is a number
-                mention = (
-                    None if text.isdecimal() and skb.type(node) not in typed else Mention(text, first, end, (node,))
-                )
-            found += [mention] if mention else []
-        if found:
-            return sorted(found, key=lambda one: one.first)
-    return []
-
-
-def _mention(
-    question: str, tokens: Sequence[Token], first: int, end: int, function: frozenset[str], skb: SKB, edits: int | None
-) -> Mention | None:
-    """A span as a name, with or without a possessive ending; ``edits`` as of ``NameIndex.search``."""
-    span = tokens[first:end]
-    if skb.names is None or all(token.low in function | ASKING for token in span):
-        return None
-    bare = not {span[0].low, span[-1].low} & function
-    texts = [question[span[0].start : until] for until in (span[-1].end, span[-1].bare_end)]
-    if edits == 0 and texts[0].islower():
-        texts += [singular(texts[1]), f"{texts[1]}s"]  # a value of a table: "lamp" for Lamps
-    for text in dict.fromkeys(texts):
-        if edits is None and (not bare or len(normalise(text)) < _FUZZY):
-            continue
-        matches = skb.names.search(text, limit=_SAME_NAME, edits=edits)
-        nodes = [match.number for match in matches if _is_meant(match, text, skb, bare=bare)]
-        if nodes:
-            nodes.sort(key=lambda node: skb.graph.degree(node) == 0)
-            return Mention(text, first, end, tuple(nodes))
-    return None
-
-
-def _spans(tokens: Sequence[Token], longest: int) -> Iterator[tuple[int, int]]:
-    for length in range(min(longest, len(tokens)), 0, -1):
-        for first in range(len(tokens) - length + 1):
-            yield first, first + length
-
-
-def _is_meant(match: Match, text: str, skb: SKB, *, bare: bool) -> bool:
-    """Whether words are a name here, as ``set`` is not the gene SET; ``bare``: no word of grammar at the ends."""
-    if not bare:  # "the Midsummer Fair" is The Midsummer Fair
-        return match.how == "exact" or (match.how == "normalised" and len(text.split()) > 2)
-    name = str(skb.nodes.names[match.number])
-    if " " in text:  # another number is no misspelling: "Lamp 4" for "Lamp 72"
-        return match.how != "fuzzy" or _DIGITS.findall(name) == _DIGITS.findall(text)
-    if text.islower():  # one plain word: the name itself, and that not an abbreviation
-        return not name.isupper() and (match.how == "fuzzy" or normalise(name) == normalise(text))
-    return match.how == "exact" or not name.isupper()
+    """Names that ``NodeMatcher`` is sure of, and ids; where there are none, singulars of names, or misspelled names."""
+    kinds, grammar = {(one.first, one.end) for one in types}, function | ASKING
+    starts = {token.start: place for place, token in enumerate(tokens)}
+    ends = {end: place for place, token in enumerate(tokens, 1) for end in (token.end, token.bare_end)}
+    named: dict[tuple[int, int], list[int]] = {}
+    for one in NodeMatcher(skb, "exact", common_too=True).match(question) if skb.names else ():
+        if one.sure:
+            named.setdefault((starts.get(one.start, -1), ends.get(one.end, 0)), []).append(skb.number(one.id))
+    for place, token in enumerate(tokens):
+        node = skb.nodes.ids.find(token.text) if _DIGITS.search(token.text) else -1
+        typed = (one.name for one in types if one.end == place)  # "lamp 12"; elsewhere 12 is a number
+        taken = any(first <= place < end for first, end in named)
+        if node >= 0 and not taken and (not token.text.isdecimal() or skb.type(node) in typed):
+            named[place, place + 1] = [node]
+    if skb.names and not named:  # a value of a table: "lamp" for Lamps
+        for place, token in enumerate(tokens):
+            plain = token.text.islower() and token.text not in grammar
+            matches = skb.names.search(f"{token.text}s", edits=0) if plain else []
+            named[place, place + 1] = [one.number for one in matches if not skb.nodes.names[one.number].isupper()]
+    for name in () if any(named.values()) else unmatched_names(question, ()):
+        start = question.index(name)
+        named[starts.get(start, -1), ends.get(start + len(name), 0)] = alike(name, skb) if len(name) >= _FUZZY else []
+    return [
+        Mention(question[tokens[first].start : tokens[end - 1].bare_end], first, end, tuple(nodes[:_SAME_NAME]))
+        for (first, end), nodes in sorted(named.items())
+        if nodes
+        and 0 <= first < end
+        and (first, end) not in kinds
+        and any(token.low not in grammar for token in tokens[first:end])
+    ]
 
 
 _ABBREVIATED = re.compile(r"[A-Z]{1,3}([a-z])[a-z]{0,2}[<>]?[A-Z]{1,3}")
@@ -303,12 +286,12 @@ class Paths:
 
     def propose(self, reading: Reading, mention: Mention, node: int, kind: str) -> list[Path]:
         """Paths from ``node``, of type ``kind``, to the type that is asked for (to any, where none is), best first."""
-        before, near = self._surroundings(reading, mention)
+        before = max((one.end for one in reading.mentions if one.end <= mention.first), default=0)
         found = []
         named = {relation for place in reading.words for relation in self._fits(reading.tokens[place].low)}
         for steps in self._walks(kind, named, _LONGEST):
             if reading.asked in ("", steps[-1].target):
-                found.append(self._scored(reading, mention, node, steps, before, near))
+                found.append(self._scored(reading, mention, node, steps, before))
         return sorted(found, key=lambda path: (-path.score, len(path.steps)))
 
     def _walks(self, kind: str, named: Set[str], longest: int) -> Iterator[tuple[Step, ...]]:
@@ -320,16 +303,7 @@ class Paths:
                 for rest in self._walks(step.target, named, longest - 1):
                     yield (step, *rest)
 
-    def _surroundings(self, reading: Reading, mention: Mention) -> tuple[int, tuple[int, ...]]:
-        """Where the part of the question about this mention begins, and the places of its words."""
-        before = max((one.end for one in reading.mentions if one.end <= mention.first), default=0)
-        last = mention.end >= max((one.end for one in reading.mentions), default=0)
-        end = len(reading.tokens) if last else mention.first
-        return before, tuple(place for place in reading.words if before <= place < end)
-
-    def _scored(
-        self, reading: Reading, mention: Mention, node: int, steps: tuple[Step, ...], before: int, near: tuple[int, ...]
-    ) -> Path:
+    def _scored(self, reading: Reading, mention: Mention, node: int, steps: tuple[Step, ...], before: int) -> Path:
         """Relations count by how well they fit the words where they should be named, types by whether they are named.
 
         Read backwards from the mention: first the words of its own relation, then the type that leads to, then the
@@ -340,8 +314,8 @@ class Paths:
         for number, step in enumerate(steps):
             named = [one for one in reading.types if one.name == step.target and before <= one.first < end]
             start = named[-1].end if named and number + 1 < len(steps) else before
-            here = tuple(place for place in near if start <= place < end)
-            fits, places = self._best(reading, step.relation, here, near)
+            here = [place for place in reading.words if start <= place < end]
+            fits, places = self._best(reading, step.relation, here)
             score += fits / len(steps)
             used |= places
             if number + 1 < len(steps):
@@ -349,15 +323,11 @@ class Paths:
                 end = named[-1].first if named else end
         passed = {step.target for step in steps}
         unused = {one.name for one in reading.types if before <= one.first < mention.first and one.name not in passed}
-        if not reading.asked and any(one.name == steps[-1].target for one in reading.types):
-            score -= _TYPE_NAMED  # what is asked for goes by another name
         return Path(node, steps, round(score - _TYPE_NAMED * len(unused), 4), frozenset(used))
 
-    def _best(
-        self, reading: Reading, relation: str, here: tuple[int, ...], near: tuple[int, ...]
-    ) -> tuple[float, set[int]]:
-        """How well a relation fits the words here; else those near by; else those of the whole question."""
-        for weight, places in ((1.0, here), (_FARTHER, near), (_FARTHER, reading.words)):
+    def _best(self, reading: Reading, relation: str, here: Sequence[int]) -> tuple[float, set[int]]:
+        """How well a relation fits the words here; else those of the whole question."""
+        for weight, places in ((1.0, here), (_FARTHER, reading.words)):
             found = {place: self._fits(reading.tokens[place].low).get(relation, 0.0) for place in places}
             best = max(found.values(), default=0.0)
             if best > 0:

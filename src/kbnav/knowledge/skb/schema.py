@@ -235,13 +235,14 @@ def _checksum(document: Mapping[str, object]) -> str:
 
 
 class NodeRecord(NamedTuple):
-    """A node: its id, type, name, and the fields of its document (plain JSON values); or that it is to be deleted."""
+    """A node: its id, type, name, and the fields of its document (plain JSON values)."""
 
     id: str
     type: str
     name: str
     fields: Fields
-    deleted: bool = False
+    left_out: str = ""
+    """Why it is none: the reason that it is counted by. Empty for all others."""
 
 
 class EdgeRecord(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -177,8 +178,8 @@ def at(path: Path, number: int) -> str:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[IO[str]]:
-    """The file as text. Raises UsageError, and DataError while it is read where it is damaged or not in UTF-8."""
+def opened(path: Path, encoding: str = "utf-8-sig") -> Iterator[IO[str]]:
+    """The file as text, UTF-16 by its first bytes. Raises UsageError, and DataError where it cannot be read."""
     try:
         with ExitStack() as files:
             binary: Any = files.enter_context(path.open("rb"))
@@ -186,11 +187,14 @@ def opened(path: Path) -> Iterator[IO[str]]:
                 binary = files.enter_context(gzip.GzipFile(fileobj=binary, mode="rb"))
                 if binary.peek(len(_GZIP)).startswith(_GZIP):  # as some servers send what is packed already
                     binary = files.enter_context(gzip.GzipFile(fileobj=binary, mode="rb"))
-            yield files.enter_context(io.TextIOWrapper(binary, "utf-8-sig", newline=""))
+            if binary.peek(2).startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                encoding = "utf-16"
+            yield files.enter_context(io.TextIOWrapper(binary, encoding, newline=""))
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except UnicodeError as error:
-        raise DataError(f"{path}: {error}; save it in UTF-8 (in Excel as “CSV UTF-8”)") from error
+        hint = 'save it in UTF-8 (in Excel as “CSV UTF-8”), or say in a TOML file (--tables) encoding = "cp1252"'
+        raise DataError(f"{path}: {error}; {hint}") from error
     except (OSError, EOFError) as error:  # cut off or damaged gzip
         raise DataError(f"{path}: {error}") from error
 
@@ -204,14 +208,16 @@ def bounded_lines(path: Path, file: IO[str], memory: int) -> Iterator[str]:
         yield line
 
 
-def cells(path: Path, memory: int, reject: Reject | None = None) -> Iterator[tuple[int, list[str]]]:
+def cells(
+    path: Path, memory: int, reject: Reject | None = None, encoding: str = "utf-8-sig"
+) -> Iterator[tuple[int, list[str]]]:
     """The lines of a CSV or TSV file, the header first, all of one length; TSV has no quoting.
 
     Raises UsageError, and DataError at a line that cannot be read, unless ``reject`` takes it; the lines that an open
     quotation mark drew into it are read again.
     """
     csv.field_size_limit(memory // PARSED)  # a cell may have many lines
-    with opened(path) as file:
+    with opened(path, encoding) as file:
         lines = bounded_lines(path, file, memory)
         header = next(lines, "")
         if path.name.lower().removesuffix(".gz").endswith(".tsv"):

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from kbnav.answers.language import question_language
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.importers.files import Grouped, bounded_lines, cells, opened
+from kbnav.knowledge.skb.importers.files import Grouped, bounded_lines, opened
 from kbnav.knowledge.skb.importers.stark import MAG_NODE_TYPES, MAG_RELATIONS, stark_node
 from kbnav.knowledge.skb.importers.tables import files_fingerprint
 from kbnav.knowledge.skb.schema import MEMORY, EdgeArrays, Losses, NodeRecord, Style
@@ -117,22 +117,17 @@ class MagSource:
             with Grouped(len(papers) or 1) as texts:
                 self._read_texts(papers, texts, Losses())
         for relation, (source, target) in _ENDS.items():
-            for edges in self._blocks(relation):
+            for edges in self._blocks(self._edges[relation]):
                 ends = self._positions[source][edges[:, 0]], self._positions[target][edges[:, 1]]
                 both = (ends[0] >= 0) & (ends[1] >= 0)
                 yield EdgeArrays(ends[0][both], np.full(int(both.sum()), relation), ends[1][both])
 
     def _entities(self, kind: str) -> Numbers:
-        path = self._mappings[kind]
-        lines = cells(path, self._memory)
-        next(lines, None)
-        try:
-            found = [(int(line[0]), int(line[1])) for _, line in lines]
-        except (ValueError, IndexError) as error:
-            raise DataError(f"{path}: {error}; it should have the place and the number of each {kind}") from error
-        if [place for place, _ in found] != list(range(len(found))):
-            raise DataError(f"{path}: places that are not 0, 1, 2 …")
-        return np.array([number for _, number in found], np.int64)
+        """The number of each entity of a kind, by its place."""
+        found = np.concatenate([np.empty((0, 2), np.int64), *self._blocks(self._mappings[kind], header=1)])
+        if not np.array_equal(found[:, 0], np.arange(len(found))):
+            raise DataError(f"{self._mappings[kind]}: places that are not 0, 1, 2 …")
+        return found[:, 1]
 
     def _read_texts(self, papers: Numbers, into: Grouped, losses: Losses) -> Positions:
         places = {number: place for place, number in enumerate(papers.tolist())}
@@ -178,7 +173,7 @@ class MagSource:
             source, target = _ENDS[relation]
             found = np.zeros(len(self._entities(kind)), bool)
             known, at, other = (source, 0, 1) if target == kind else (target, 1, 0)
-            for edges in self._blocks(relation):
+            for edges in self._blocks(self._edges[relation]):
                 found[edges[kept[known][edges[:, at]], other]] = True
             kept[kind] = found
         first = [0, *accumulate(int(kept[kind].sum()) for kind in self.types)]
@@ -187,13 +182,13 @@ class MagSource:
             for number, kind in enumerate(self.types)
         }
 
-    def _blocks(self, relation: int) -> Iterator[Numbers]:
-        path = self._edges[relation]
+    def _blocks(self, path: Path, header: int = 0) -> Iterator[Numbers]:
+        """Pairs of numbers, shape [lines, 2] each."""
         with opened(path) as file:
-            lines = bounded_lines(path, file, self._memory)
+            lines = islice(bounded_lines(path, file, self._memory), header, None)
             try:
                 while block := list(islice(lines, _BLOCK)):
-                    yield np.loadtxt(block, np.int64, delimiter=",", ndmin=2)
+                    yield np.loadtxt(block, np.int64, delimiter=",", ndmin=2, usecols=(0, 1))
             except ValueError as error:
                 raise DataError(f"{path}: {error}") from error
 

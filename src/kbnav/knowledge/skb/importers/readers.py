@@ -50,13 +50,15 @@ _TABLES = """SELECT table_schema, table_name FROM information_schema.tables
 Row = dict[str, Any]
 
 
-def records(given: Path | Origin, memory: int = MEMORY, reject: Reject | None = None) -> Iterator[tuple[int, Row]]:
+def records(
+    given: Path | Origin, memory: int = MEMORY, reject: Reject | None = None, encoding: str = "utf-8-sig"
+) -> Iterator[tuple[int, Row]]:
     """A table's records with their lines, by its format. Raises UsageError, and DataError unless ``reject``."""
     origin = Origin.parse(given)
     if origin.of_graph or origin.suffix not in (*DELIMITED, *JSON):
         yield from enumerate(_rows(origin, memory), 1)
     elif origin.suffix in DELIMITED:
-        lines = cells(origin.path, memory, reject)
+        lines = cells(origin.path, memory, reject, encoding)
         _, header = next(lines, (0, []))
         for number, line in lines:
             yield number, dict(zip(header, line, strict=True))

@@ -6,82 +6,35 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Self
 
-import numpy as np
-import numpy.typing as npt
-
-from kbnav.errors import DataError, UsageError
+from kbnav.errors import UsageError
 from kbnav.knowledge.skb.importers.files import Duplicates, Format, Given
 from kbnav.knowledge.skb.importers.tables import TableSource, mapped_from_file, of_graphs
-from kbnav.knowledge.skb.schema import EdgeArrays, EdgeRecord, Losses, NodeRecord, Source
+from kbnav.knowledge.skb.schema import Losses, NodeRecord, Source
 from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.journal import Strict
-
-_OTHER_EDGE = "edge of a type that was not asked for"
 
 
 class OfTypes:
     """Nodes of some types of a source and edges between them, ids as they are (Agent Retriever, A.2.3)."""
 
     def __init__(self, source: Source, types: Sequence[str]) -> None:
-        self._source, self._wanted, self._left = source, frozenset(types), set[str]()
+        self._source, self._wanted = source, frozenset(types)
         self.description = f"{source.description}; of it {', '.join(types)}"
         self.fingerprint = sha256("\n".join([source.fingerprint, *types]).encode()).hexdigest()
-        self.style, self.alias_fields = source.style, source.alias_fields
+        self.style, self.alias_fields, self.edges = source.style, source.alias_fields, source.edges
         self.types: Sequence[str] = [kind for kind in source.types if kind in self._wanted]
-        self._kept = np.zeros(0, bool)
+        self.relations = source.relations
 
     def nodes(self, losses: Losses) -> Iterator[NodeRecord]:
         """See ``Source``."""
-        kept = bytearray()
         for record in self._source.nodes(losses):
-            kept.append(record.type in self._wanted)
-            if kept[-1]:
-                yield record
-            else:
-                self._left.add(record.id)
-                losses.add("node of a type that was not asked for", record.id)
-        self._kept = np.frombuffer(kept, bool)
-
-    @cached_property
-    def relations(self) -> Sequence[str]:
-        """Those that lead from one of the types to another; the edges are read for it."""
-        arrays = (item for item in self._source.edges(Losses()) if isinstance(item, EdgeArrays))
-        used = {int(one) for item in arrays for one in np.unique(item.relation[self._inside(item)])}
-        return [name for number, name in enumerate(self._source.relations) if number in used]
-
-    def edges(self, losses: Losses) -> Iterator[EdgeRecord | EdgeArrays]:
-        """See ``Source``."""
-        names, places = self._source.relations, np.cumsum(self._flags()) - 1
-        new = np.array([self.relations.index(one) if one in self.relations else -1 for one in names], np.int64)
-        for item in self._source.edges(losses):
-            if isinstance(item, EdgeArrays):
-                both = self._inside(item)
-                if not both.all():
-                    losses.add(_OTHER_EDGE, str(item.source[~both][0]), int((~both).sum()))
-                yield EdgeArrays(places[item.source[both]], new[item.relation[both]], places[item.target[both]])
-            elif {item.source, item.target} & self._left:
-                losses.add(_OTHER_EDGE, item.source)
-            else:
-                yield item
-
-    def _flags(self) -> npt.NDArray[np.bool_]:
-        if not len(self._kept):  # a build that goes on has its nodes already
-            for _ in self.nodes(Losses()):
-                pass
-        return self._kept
-
-    def _inside(self, item: EdgeArrays) -> npt.NDArray[np.bool_]:
-        """Which edges have both ends among the nodes kept."""
-        kept, ends = self._flags(), np.stack([item.source, item.target])
-        if ends.min(initial=0) < 0 or ends.max(initial=-1) >= len(kept):
-            raise DataError(f"{self.description}: its edges name nodes that it does not have")
-        both: npt.NDArray[np.bool_] = kept[item.source] & kept[item.target]
-        return both
+            wanted = record.type in self._wanted
+            yield record if wanted else record._replace(left_out="node of a type that was not asked for")
 
 
 def bad_lines_file(skb: Path, update: int = 0) -> Path:
@@ -120,17 +73,17 @@ class Recipe(Strict):
         paths = {"sources": tuple(map(move, self.sources)), "tables": move(self.tables), "bad": move(self.bad)}
         return self.model_copy(update={**records, **paths})
 
-    def source(self, over: SKB | None = None) -> Source:
-        """What to build from, but for the updates; ``over`` as of a ``TableSource``.
+    def source(self, over: SKB | None = None, *, whole: bool = False) -> Source:
+        """What to build from, but for the updates; ``over`` and ``whole`` as of a ``TableSource``.
 
         Raises UsageError, and DataError for a bad TOML file.
         """
-        whole = self._whole()
-        if over and isinstance(whole, TableSource):
-            whole = replace(whole, over=over)
-        return OfTypes(whole, self.types) if self.types else whole
+        source = self._source()
+        if over and isinstance(source, TableSource):
+            source = replace(source, over=over, whole=whole)
+        return OfTypes(source, self.types) if self.types else source
 
-    def _whole(self) -> Source:
+    def _source(self) -> Source:
         from kbnav.knowledge.skb.importers.amazon import AmazonSource
         from kbnav.knowledge.skb.importers.mag import MagSource
         from kbnav.knowledge.skb.importers.rdf import RdfSource

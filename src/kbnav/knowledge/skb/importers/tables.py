@@ -8,6 +8,7 @@ update takes a node or an edge away.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 from collections import Counter
@@ -73,6 +74,16 @@ class _File(Strict):
     file: Given
     empty: tuple[str, ...] = ()
     """Cells that say nothing, such as ``on request`` among prices."""
+    encoding: str = "utf-8-sig"
+    """Of a CSV or TSV file, such as ``cp1252``; one in UTF-16 that says so is read without."""
+
+    @field_validator("encoding")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        try:
+            return codecs.lookup(name).name
+        except LookupError as error:
+            raise ValueError(str(error)) from error
 
     def without_empty(self, record: Record) -> Record:
         """A row in which cells that say nothing are so."""
@@ -142,7 +153,8 @@ class Table(_File):
         if deleted in ("", "false", "true"):  # else it is a field like any other
             fields.pop(DELETED, None)
         called = cell_text(record.get(self.name or "name"))
-        return NodeRecord(self.id_of(record), self.type_of(record), called, fields, deleted == "true")
+        left_out = "node deleted" if deleted == "true" else ""
+        return NodeRecord(self.id_of(record), self.type_of(record), called, fields, left_out)
 
     def type_of(self, record: Record) -> str:
         """The type of a row's node; empty where the row has none."""
@@ -211,6 +223,8 @@ class TableSource:
     """File for lines that cannot be read, with their reasons; None: such a line ends the build."""
     over: SKB | None = None
     """The SKB that is updated: where all values of a field are numbers, or dates, other cells cannot be read."""
+    whole: bool = False
+    """Whether these are the files of its build, read again, and not records over it."""
     _read: dict[tuple[Table, str], dict[str, Column]] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -265,12 +279,16 @@ class TableSource:
         """The edges of columns, then those of files of edges, whose further columns are named in ``losses``."""
         prefixes = self._prefixes()
         if any(table.edges for table in self._tables):
-            for table, record, _ in self._taken(None):
-                source = table.id_of(record)
+            for table, record, repeated in self._taken(None):
+                source, ends = table.id_of(record), dict[str, list[str]]()
                 for edge in table.edges if source else ():
-                    before = prefixes.get(edge.type, f"{edge.type}:")
-                    for value in table.values(record, edge):
-                        yield EdgeRecord(source, edge.relation, before + value)
+                    if edge.column in record:
+                        before = prefixes.get(edge.type, f"{edge.type}:")
+                        ends.setdefault(edge.relation, []).extend(before + one for one in table.values(record, edge))
+                for relation, targets in ends.items():
+                    if self.over and not (self.whole or repeated):
+                        yield from _replaced(self.over, source, relation, targets)
+                    yield from (EdgeRecord(source, relation, target) for target in targets)
         for given in self._links:
             for kind in {given.source_type, given.target_type} - {"", *prefixes}:
                 raise UsageError(f"{given.file}: no table has the type {kind!r}{did_you_mean(kind, prefixes)}")
@@ -351,7 +369,8 @@ class TableSource:
 
     def _first(self, given: Table | Links) -> list[Record]:
         # a build stops at a line that cannot be read when it comes to it
-        found = (row for one in given.file.matching() for _, row in records(one, self.memory, lambda *_: None))
+        files = (records(one, self.memory, lambda *_: None, given.encoding) for one in given.file.matching())
+        found = (row for file in files for _, row in file)
         return list(map(given.without_empty, islice(found, _SAMPLED)))
 
     def described(self) -> Iterator[tuple[Origin, dict[str, tuple[str, list[Any]]]]]:
@@ -394,7 +413,7 @@ class TableSource:
         needed: list[str] | None = None
         missing, known = set(table.named), dict[str, None]()
         same = table.file.suffix not in JSON and not table.file.of_graph  # every record has the same columns
-        for number, given in records(table.file, self.memory, reject):
+        for number, given in records(table.file, self.memory, reject, table.encoding):
             record = table.without_empty(given)
             if needed is None:
                 table = table.of(record) if isinstance(table, Links) else table
@@ -423,6 +442,14 @@ class TableSource:
                 losses.add("columns that are not kept (columns)", f"{table.file.name}: {column}")
 
 
+def _replaced(skb: SKB, source: str, relation: str, targets: Sequence[str]) -> Iterator[EdgeRecord]:
+    """The edges of a node by a relation that lead to none of ``targets``, as edges to be deleted."""
+    node = skb.nodes.ids.find(source)
+    if node >= 0 and relation in skb.relation_names:
+        old = map(skb.id, skb.graph.neighbors(node, skb.relation_number(relation), "out").tolist())
+        yield from (EdgeRecord(source, relation, one, deleted=True) for one in old if one not in targets)
+
+
 def _stop(error: DataError, _line: str) -> None:
     raise DataError(f"{error}; --bad skip leaves out what cannot be read") from error
 
@@ -449,8 +476,8 @@ def _merged(first: NodeRecord, second: NodeRecord) -> NodeRecord:
             several = value if isinstance(value, list) else [value]
             values += [one for one in several if one not in (None, "", *values)]
         fields[key] = values if len(values) > 1 else values[0] if values else first.fields.get(key)
-    deleted = first.deleted or second.deleted
-    return NodeRecord(first.id, first.type or second.type, first.name or second.name, fields, deleted)
+    left_out = first.left_out or second.left_out
+    return NodeRecord(first.id, first.type or second.type, first.name or second.name, fields, left_out)
 
 
 def mapped_from_file(path: Path, duplicates: Duplicates = Duplicates.first, bad: Path | None = None) -> TableSource:
