@@ -25,7 +25,6 @@ from kbnav.agents.common.state import (
     all_steps,
     next_turn,
     seen_text,
-    start,
     turns_left,
     turns_used,
 )
@@ -420,26 +419,6 @@ def _contexts(calls: Sequence[Call], toolbox: Toolbox, state: State, tools: Cont
         contexts.append(replace(tools, seen="\n".join(seen), number=result, results=results, earlier=earlier))
         seen.append(str(call.arguments.get("query", "")))
     return contexts
-
-
-def finishes(policy: Policy, toolbox: Toolbox, question: str, asked: State, context: Context) -> bool:
-    """Whether a policy answers a question instead of the one asked; no failure but Stopped ends the run for it."""
-    state = start(question, asked["history"], Budget())
-    path, own = state["path"], replace(context, question=question, tables={}, found={}, number=1)
-    try:
-        while len(path) < Budget().actions and (calls := policy(state, own).calls):
-            for call in calls:
-                if call.tool == FINISH:
-                    said = call.arguments
-                    return bool(said.get("answer") or said.get("nodes", not said.get("no_answer")))
-                step, _, stopped = _run_one(len(path) + 1, call, toolbox, own)
-                if stopped:
-                    raise stopped
-                path.append(step)
-    except StopRun as error:
-        if isinstance(error, Stopped):
-            raise
-    return False
 
 
 def _run_one(number: int, call: Call, toolbox: Toolbox, context: Context) -> _Ran:

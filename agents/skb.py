@@ -86,7 +86,7 @@ def skb_with(policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb
 def skb_offline(kb: SkbKB, settings: Settings) -> Agent:
     """The same graph and tools with no language model: a baseline that needs no key."""
     from kbnav.agents.offline.policy import keyless
-    from kbnav.agents.offline.skb import PreparedSkb, SkbAgenda, compared
+    from kbnav.agents.offline.skb import PreparedSkb, SkbAgenda
 
     toolbox = Toolbox.for_kb(kb, SKB_TOOLS, without=settings.without_tools, more=settings.own_tools)
     return Agent(
@@ -96,7 +96,7 @@ def skb_offline(kb: SkbKB, settings: Settings) -> Agent:
         settings=settings,
         policy=keyless(partial(SkbAgenda, toolbox, PreparedSkb(kb, LISTED))),
         toolbox=toolbox,
-        ending=RankingEnding(write_plainly, kb.named, compared),
+        ending=RankingEnding(write_plainly, kb.named),
         prune=pruner(settings, None, SHOWN),
         shown=Shown(rows=ROWS, whole_rows=LISTED, whole_bytes=LISTED * 200),
     )

@@ -264,8 +264,6 @@ class RankingEnding:
 
     write: Writer
     describe: Describe
-    compared: Callable[[Sequence[Step], Context], Mapping[str, str]] | None = None
-    """The number that each node was compared by, where a policy says it."""
 
     def premature(self, finish: Call, path: Sequence[Step], history: Sequence[Turn]) -> bool:
         """Whether a finish names a node never shown; with no nodes it may come once anything was looked at."""
@@ -280,10 +278,6 @@ class RankingEnding:
     def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:
         """The ranking with names and types, put into words where finish brought none; the note is finish's thought."""
         outcome = self.outcome(state)
-        if self.compared and outcome.ranking:
-            values = self.compared(state["path"], context)
-            nodes = (node._replace(value=values.get(node.id, "")) for node in outcome.ranking.nodes)
-            outcome = replace(outcome, ranking=Ranking(tuple(nodes)))
         if outcome.status == "failed" or outcome.ranking is None or outcome.text:
             return outcome, Usage()
         if outcome.stop in LIMITS:

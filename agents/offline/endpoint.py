@@ -1,8 +1,8 @@
 """The policy for SPARQL endpoints of any vocabulary: search, find out how what was found belongs together, query.
 
 It answers questions for the members of one class that are linked to one, two or three named things or values by one
-property or two, how many they are, whether there are any, and which has most or least of something. Of anything else
-(arithmetic, groups, comparisons, negation, follow-up questions) it says, where it notices, that it finds no answer.
+property or two, how many they are, and which has most or least of something. Of anything else (yes or no, arithmetic,
+groups, comparisons, negation, follow-up questions) it says, where it notices, that it finds no answer.
 """
 
 from __future__ import annotations
@@ -23,15 +23,13 @@ from kbnav.agents.offline.policy import (
     with_names,
     words_of,
 )
-from kbnav.answers.language import lexicon, singular
+from kbnav.answers.language import lexicon
 from kbnav.answers.relevance import relevance
-from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import Entity, SearchResult
-from kbnav.knowledge.endpoint.search import named_in
 from kbnav.knowledge.sparql.vocabulary import label_from_iri
 from kbnav.runs.trajectory import FINISH, Doubt, Understood
 
-_SEARCHES, _ANCHORS, _LIMIT, _LINKS = 5, 3, 40, 8
+_SEARCHES, _ANCHORS, _LIMIT = 5, 3, 40
 _STEM = 3
 """Letters that a property and a word beside a year share."""
 _CALLED = frozenset(["named", "called", "titled", "heisst", "heissen", "namens", "nommé", "nommée", "appelle", "llama"])
@@ -109,8 +107,6 @@ class EndpointAgenda(Agenda):
 
     target: Entity | None = None
     """The class that is asked for; None where unknown."""
-    asked = ""
-    """The words for it."""
     members = ""
     """That ?answer is of the class, as a pattern."""
     anchors: Sequence[Anchor] = ()
@@ -123,7 +119,7 @@ class EndpointAgenda(Agenda):
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
-        self._has, self.links, self.lost = dict[str, None](), list[Link](), list[str]()
+        self.links, self.lost = list[Link](), list[str]()
         phrases = sorted(self.question.phrases, key=lambda phrase: not (phrase.noun or phrase.named))
         wanted = [phrase.text for phrase in phrases if len(phrase.text) > 1][:_SEARCHES]
         yield [("search_entities", f"Looking up “{text}”.", {"query": text}) for text in wanted]
@@ -134,20 +130,16 @@ class EndpointAgenda(Agenda):
         yield [("search_entities", f"Looking up “{text}”, which is a name here.", {"query": text}) for text in more]
         self._read()
         pointing, final = question.pronoun and not self.anchors, ""
-        if not (pointing or question.comparative) and (self.target or self.anchors):
+        if not (pointing or question.comparative or question.kind == "yes-no") and (self.target or self.anchors):
             final = yield from self._final()
         said = [name for anchor in self.anchors for name in (anchor.text, _spoken(anchor.text))]
         unused = self.unused(self._labels(), said, final)
         if final and self.rows.get(final) and not self.lost:
-            table = self.table(final)
-            counted = "COUNT(" in final and table.rows and table.rows[0][0]
-            rows = int(counted.value) if counted else self.rows[final]
-            needed = not (self.links or self.number) or table.boolean is False
-            if question.noun and not self.target:  # not of another kind than is asked for
-                needed |= not set(question.noun.text.split()).isdisjoint(unused)
+            counted = "COUNT(" in final and self.table(final).rows[0][0]
+            rows, needed = int(counted.value) if counted else self.rows[final], not (self.links or self.number)
             if not self.leaves_too_much(unused, rows=rows, all_needed=needed):
-                self.understood = Understood(unused=self.told_words(unused, final), doubts=self.doubts)
-                yield [(FINISH, FITS, {"answer": self._sentence(table)})]
+                self.understood = Understood(unused=(*self.telling(unused), *self.question.second), doubts=self.doubts)
+                yield [(FINISH, FITS, {"answer": ""})]
                 return
         begun = question.asks or question.kind != "values" or self.target  # else it is a part of one
         if self.state["history"] and (pointing or not (begun and (self.target or self.anchors))):
@@ -156,9 +148,7 @@ class EndpointAgenda(Agenda):
         unlinked = [one for one in self.anchors[len(self.links) :] if not one.sign]
         lost = self.lost or [one.text for one in unlinked if not one.id]
         why = [one.text for one in unlinked if self.target] or unused or [one.text for one in self.anchors]
-        self.decline([] if lost else why, lost, () if final else list(self._has)[:_LINKS])
-        if not (self.target or self.anchors):
-            self.note = f"{self.note} {self.told['quote']}"
+        self.decline([] if lost else why, lost)
 
     def _read(self) -> None:
         """Link the phrases: the class first, that behind "which" where there is one, then names.
@@ -169,19 +159,17 @@ class EndpointAgenda(Agenda):
         found = {phrase: self.searches.get(phrase.text, NOTHING) for phrase in question.phrases}
         asked = question.noun
         for phrase in [asked] if asked else found:
-            one = first(found[phrase], of_class=True)
-            if one and named_in(phrase.text, _name(one)):
-                self.target, asked, self.asked = one, phrase, phrase.text
+            if one := first(found[phrase], of_class=True):
+                self.target, asked = one, phrase
                 break
         for phrase, search in found.items():
             thing, kind = first(search, of_class=False), first(search, of_class=True)
-            if phrase is asked or len(phrase.text) < 2 or (kind and stems(_name(kind)) == stems(phrase.text)):
-                continue  # a class is nothing that another thing is linked to
-            text = search.matched if search.rung == "shorter" else phrase.text
+            if phrase is asked or len(phrase.text) < 2:
+                continue
             other, unknown = search.properties or kind, search.rung in ("none", "near")
             if phrase.whole and search.rung == "shorter":
                 anchors[Anchor(phrase.text)] = None
-            elif thing and stems(text) in (stems(_name(thing)), stems(_spoken(_name(thing)))):
+            elif thing and stems(phrase.text) in (stems(_name(thing)), stems(_spoken(_name(thing)))):
                 # What is called so has it as a value; what is linked to a thing of that name is something else.
                 so = self.target and not _CALLED.isdisjoint(words_of(question.text))
                 anchors[Anchor(_name(thing)) if so else Anchor(phrase.text, thing.id, exact=True)] = None
@@ -193,8 +181,6 @@ class EndpointAgenda(Agenda):
                 self.lost.append(phrase.text)
         named = {word for phrase in found for word in words_of(phrase.text)}
         anchors |= {Anchor(str(year), sign=sign): None for sign, year in question.years if str(year) not in named}
-        if any(search.properties for search in found.values()):
-            anchors |= {Anchor(one): None for one in question.strict if one.isdigit() and one not in named}
         self.anchors = tuple(anchors)[:_ANCHORS]
         if question.noun and not (self.target or found[question.noun].properties):
             self.lost.append(question.noun.text)
@@ -207,24 +193,16 @@ class EndpointAgenda(Agenda):
         labels = [_name(self.target) if self.target else "", *(link.words for link in self.links), *self.heard]
         return [*labels, *self.number.names, (self.question.measure or ("",))[0]] if self.number else labels
 
-    def _sentence(self, table: AnswerTable) -> str:
-        """The answer in words where a bare yes or no would not say what is so; else empty."""
-        if table.boolean is None:
-            return ""
-        return f"✓ ({self.links[0].names[0]}: {self.anchors[-1].text})" if table.boolean else f"✗ ({self.told['no']})"
-
     def _final(self) -> Generator[Calls, None, str]:
         """Run the query that answers, and return it; empty where something is not linked."""
         question = self.question
-        if question.kind == "yes-no":
-            return (yield from self._whether())
         asked = question.noun or lexicon(self.language).classes.intersection(words_of(question.text)) - {"what"}
         listed = asked and question.asks in ("", "person")
         if not (self.anchors or listed or question.kind != "values" or question.measure):
             return ""
         kind = self.target.id if self.target else ""
         narrower = f"ASK {{ ?class rdfs:subClassOf {kind} FILTER(?class != {kind}) }}"
-        if kind and (yield from self.holds(narrower, "Has the class subclasses, whose members it has too?")):
+        if kind and (yield from self.queried(narrower, "Has the class subclasses, whose members it has too?")).boolean:
             self.members = self.members.replace(" a ", " a/rdfs:subClassOf* ", 1)
         pattern = self.members
         for place, anchor in enumerate(self.anchors):
@@ -236,8 +214,7 @@ class EndpointAgenda(Agenda):
             pattern += re.sub(r"(?<![\w<])\?[pqxv]\b", lambda one, own=own: own[one[0]], anchor.ways[link.way][1]) + " "  # type: ignore[misc]
         pattern = pattern.strip()
         final = f"SELECT DISTINCT ?answer WHERE {{ {pattern} }}"
-        number_of = f"ASK {{ {pattern} FILTER(isNumeric(?answer)) }}"
-        if question.kind == "count" and (self.target or not (yield from self.holds(number_of, "Is it a number?"))):
+        if question.kind == "count" and self.target:
             final = f"SELECT (COUNT(DISTINCT ?answer) AS ?count) WHERE {{ {pattern} }}"
         elif question.measure:
             self.number = number = yield from self._number(pattern, question.measure[0])
@@ -249,30 +226,13 @@ class EndpointAgenda(Agenda):
         yield from self.queried(final, "This asks for it in the properties found.")
         return final
 
-    def _whether(self) -> Generator[Calls, None, str]:
-        """Ask whether two things are linked by the property that the words name; all else is declined."""
-        both = [anchor for anchor in self.anchors if anchor.id]
-        if len(both) != 2:
-            return ""
-        for anchor, another in (both, both[::-1]):
-            link = yield from self._linked(anchor)
-            if link and link.way in (1, 2):
-                self.anchors = (another, anchor) if link.way == 1 else (anchor, another)  # the value last
-                self.links, edge = [link for _ in both], link.properties[0]
-                final = f"ASK {{ {{ {anchor.id} {edge} {another.id} }} UNION {{ {another.id} {edge} {anchor.id} }} }}"
-                yield from self.queried(final, f"Are they linked by {link.names[0]}?")
-                return final
-        return ""
-
     def _linked(self, anchor: Anchor) -> Generator[Calls, None, Link | None]:
         """The properties that fit the words left best, one before two."""
         known, question = lexicon(self.language), self.question
         taken = known.function.union(*(words_of(one.text) for one in self.anchors))
         rest = [word for word in words_of(question.text) if word not in taken]
-        kind = {*stems(f"{self.asked} {_name(self.target)}")} if self.target else set()
         thought = f"Which properties lie between {anchor.id or f'“{anchor.text}”'} and what is asked for?"
         moment = f" FILTER({_MOMENT.format('?answer')})" if question.asks == "time" and not self.target else ""
-        moment += " FILTER(isIRI(?answer))" if question.kind == "yes-no" else ""
         for hops in (1, 2) if self.target else (1,):
             edges = ("?p", "?q")[:hops]
             parts = [
@@ -283,27 +243,20 @@ class EndpointAgenda(Agenda):
             typed = " && ".join(f"{edge} != rdf:type" for edge in edges)
             pattern = f"{' UNION '.join(parts)} FILTER({typed})"
             links = yield from self._counted(" ".join(edges), pattern, "", thought)
-            own = [one for one in links if hops == 1 and not one.properties[0].startswith(("rdfs:", "skos:"))]
-            self._has |= {one.names[0]: None for one in own if one.way == 2}
-            told = (self.told["of"].format(word=one.names[0]) for one in own if one.way == 1)
-            self._has |= {re.sub(r"\b(\w+) \1\b", r"\1", one): None for one in told}  # "copy of", and "of"
             if question.asks == "place" and not self.target:
                 hints = known.hints.get("place", "").split()
                 links = [one for one in links if any(hint in one.names[0].casefold() for hint in hints)]
             said = " ".join([*rest, *(known.verbs.get(word, "") for word in rest)])
             sure = bool(self.target) and hops == 1 and not anchor.text.isdigit()
-            if link := _best(links, said, sure=sure):
-                return link
+            fits = [round(fit, 6) for fit in relevance(said, [link.words for link in links])]
+            if max(fits, default=0.0) > 0:
+                return links[fits.index(max(fits))]
+            if sure and len(links) == 1:
+                return links[0]
             # As forms of a verb do: "born", birth; "erschienen", Erscheinungsjahr.
-            verbs = [word for word in rest if not {singular(word)} & kind]
-            starts = {
-                link: [one for one in verbs if f" {one[:_STEM]}" in f" {link.words.casefold()}"] for link in links
-            }
+            starts = {link: [one for one in rest if f" {one[:_STEM]}" in f" {link.words.casefold()}"] for link in links}
             alike = [link for link in links if starts[link]]
-            if anchor.sign and not verbs:
-                times = known.hints.get("time", "").split()
-                alike = [link for link in links if any(time in link.words.casefold() for time in times)]
-            if (anchor.sign or question.asks in ("time", "place") or question.kind == "yes-no") and len(alike) == 1:
+            if (anchor.sign or question.asks in ("time", "place")) and len(alike) == 1:
                 self.heard = [*self.heard, *(starts[alike[0]] if anchor.sign else ())]
                 return alike[0]
         return None
@@ -317,21 +270,17 @@ class EndpointAgenda(Agenda):
         either = f"{{ ?answer ?p ?v . {number}(1 AS ?way) }} UNION "
         either += f"{{ ?answer ?p ?x . ?x ?q ?v . {number}(IF(isBlank(?x), 3, 2) AS ?way) }}"
         links = yield from self._counted("?p ?q", f"{pattern} {either}", "?way ", "Which numbers do these have?")
-        hints, said = lexicon(self.language).hints.get("time", "").split(), words_of(self.question.text)
-        self._has |= {one.names[-1]: None for one in links if one.way != 2}
-        words = [*quantity.casefold().split(), *said]
+        hints = lexicon(self.language).hints.get("time", "").split()
+        words = [*quantity.casefold().split(), *words_of(self.question.text)]
         measured = " ".join([quantity, *(QUANTITIES.get(word, "") for word in words)])
-        named = " ".join(QUANTITIES.get(word, word) for word in words)
-        links = [
-            one
-            for one in links
-            if one.way != 2
-            or relevance(measured, one.names[:1])[0]
-            or all(relevance(named, [name])[0] for name in one.names)
-        ]
-        dated = [place for place, one in enumerate(links) if any(hint in one.names[-1].casefold() for hint in hints)]
-        place = self.quantity([" ".join(one.names) for one in links], dated, said)
-        return None if place is None else links[place]
+        links = [one for one in links if one.way != 2 or relevance(measured, one.names[:1])[0]]
+        said_of = " ".join(QUANTITIES.get(word, word) for word in words)
+        fits = relevance(said_of, [" ".join(one.names) for one in links])
+        if max(fits, default=0.0) > 0:
+            return links[fits.index(max(fits))]
+        dated = [one for one in links if any(hint in one.names[-1].casefold() for hint in hints)]
+        timed = any(time in quantity.casefold() for time in ("inception", *hints))
+        return dated[0] if timed and len(dated) == 1 else None
 
     def _counted(self, edges: str, pattern: str, first: str, thought: str) -> Generator[Calls, None, list[Link]]:
         """The ways that a pattern has with their properties, those that link most members first."""
@@ -349,10 +298,3 @@ class EndpointAgenda(Agenda):
                 ids, names = zip(*properties, strict=True)
                 found.append(Link(int(way.value), ids, names))
         return found
-
-
-def _best(links: Sequence[Link], words: str, *, sure: bool) -> Link | None:
-    """The link whose names fit the words best, of as good ones the commonest; ``sure``: where none, the only one."""
-    fits = [round(fit, 6) for fit in relevance(words, [link.words for link in links])]
-    best = max(fits, default=0.0)
-    return links[fits.index(best)] if best > 0 or (sure and len(links) == 1) else None

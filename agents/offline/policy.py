@@ -14,7 +14,6 @@ from rapidfuzz import fuzz
 
 from kbnav.agents.common.answering import without_retryable
 from kbnav.agents.common.state import Policy, Reply, State, all_steps, next_turn
-from kbnav.agents.machine import finishes
 from kbnav.answers.language import fold, lexicon, reads, singular, why_unread
 from kbnav.answers.parsing import Phrase, Question, read_question
 from kbnav.answers.relevance import content_words, relevance
@@ -28,13 +27,9 @@ from kbnav.tools.toolbox import Toolbox
 Calls = list[tuple[str, str, dict[str, Any]]]
 """Calls that are made together: the tool, thought and arguments of each."""
 FITS = "The query has rows and fits the question as far as words can tell."
-_PRICE = "price cost preis prix precio"
 QUANTITIES = {
     "mass": "mass weight gewicht masse poids peso",
-    **dict.fromkeys(("cost", "expensive", "cheaper", "cheapest", "price"), _PRICE),
-    **dict.fromkeys(("euro", "euros"), "eur"),
-    **dict.fromkeys(("dollar", "dollars"), "usd"),
-    "stars": "stars rating",
+    **dict.fromkeys(("cost", "expensive", "cheaper", "cheapest", "price"), "price cost preis prix precio"),
     "pages": "pages seiten páginas",
 }
 """Words that names of numbers have, in several languages, for words of a question that they do not share."""
@@ -43,9 +38,7 @@ _ENDINGS = ("e", "en", "er", "es", "n", "s")
 """Of a plural."""
 _MOST_UNUSED, _MANY = 2, 50
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
-_EVERYDAY = re.compile("employe|emplead|arbeitgeber")
-"""What verbs mean that may say little, as in "lamps that work"."""
-_MISSPELLED = 85
+_MISSPELLED = 90
 """Of 100, how alike a word and what may be meant are."""
 
 
@@ -140,30 +133,10 @@ class Agenda(ABC):
         doubt = Doubt("compared" if compared else "class", f"{kept:,} / {every:,}")
         return (doubt,) if (kept if compared else 2 * kept) < every else ()
 
-    def holds(self, query: str, thought: str) -> Generator[Calls, None, bool]:
-        """Whether an ASK query is true."""
-        return bool((yield from self.queried(query, thought)).boolean)
-
-    def quantity(self, names: Sequence[str], dated: Sequence[int], words: Iterable[str]) -> int | None:
-        """The place of what a superlative or a sum is about, among names of numbers and dates; None where none fits.
-
-        ``words`` are those of the question that may name it. Where none does, it is the only one that is ``dated``, if
-        a point in time is asked for.
-        """
-        wanted = (self.question.measure or ("",))[0].casefold()
-        said = " ".join((wanted, *words)).split()
-        fits = relevance(" ".join(QUANTITIES.get(word, word) for word in said), names)
-        if max(fits, default=0.0) > 0:
-            return fits.index(max(fits))
-        times = ("inception", *lexicon(self.language).hints.get("time", "").split())
-        return dated[0] if len(dated) == 1 and any(time in wanted for time in times) else None
-
     def unused(self, labels: Iterable[str], names: Iterable[str], query: str) -> tuple[str, ...]:
         """Words of the question, in their order, that nothing in a query stands for.
 
-        ``labels`` are those of its ids, which a word may be like; ``names`` are texts that the question has as well. In
-        a language that is not read a word stands for a label only as it is spelled in it, and for a name in any ending:
-        "открыл" (discovered) is no "место открытия" (place of discovery).
+        ``labels`` are those of its ids, which a word may be like; ``names`` are texts that the question has as well.
         """
         question, words = self.question, lexicon(self.language)
         texts = {*map(fold, names)}
@@ -180,37 +153,22 @@ class Agenda(ABC):
             folded = fold(f"{word} {words.verbs.get(low, '')} {QUANTITIES.get(low, '')}").strip()
             if singular(plain) in stems or plain in words.measures:
                 return singular(plain) in stems
-            if reads(self.language):
-                return any(relevance(f"{folded} {singular(plain)}", known))
-            spelled = {*named, *chain.from_iterable(map(content_words, known))}
-            return any(plain.startswith(one) and len(plain) - len(one) < 3 for one in spelled if len(one) > 2)
+            return any(relevance(f"{folded} {singular(plain)}", known))
 
         read = [word for phrase in question.phrases for word in phrase.text.split() if content_words(fold(word))]
         return tuple(dict.fromkeys(word for word in (*read, *question.needed) if not says(word)))
 
-    def told_words(self, unused: Sequence[str], query: str) -> tuple[str, ...]:
-        """Those of the words that a query leaves out that mean something beside it, and a second question word.
-
-        Neither words of little meaning do, nor what the question word or "how high" asks for, nor a superlative that
-        sorts.
-        """
-        words, question = lexicon(self.language), self.question
-        said = {*words.light, *question.hint.split(), *words.adjectives.values()}
-        said |= words.measures.keys() if "ORDER BY" in query else set()
-        return (*(one for one in unused if said.isdisjoint((one, fold(one)))), *question.second)
-
-    def telling(self, words: Iterable[str]) -> list[str]:
+    def telling(self, words: Iterable[str]) -> tuple[str, ...]:
         """Those of the words that say something: neither years nor light ones, but adjectives that measure do."""
         known = lexicon(self.language)
         light = known.light - set(map(fold, known.adjectives))
-        return [word for word in words if fold(word) not in light and not word.isdigit()]
+        return tuple(word for word in words if fold(word) not in light and not word.isdigit())
 
     def turns(self, unused: Sequence[str]) -> bool:
         """Whether words that are left out make another question of it, as a year, "not", "died" or "mass" do."""
         words = lexicon(self.language)
         quantities = content_words(" ".join(words.adjectives.values()))
-        verbs = [word for word, meant in words.verbs.items() if not _EVERYDAY.match(meant)]
-        return not {*self.question.needed, *verbs, *quantities}.isdisjoint(unused)
+        return not {*self.question.needed, *words.verbs, *quantities}.isdisjoint(unused)
 
     def leaves_too_much(self, unused: Sequence[str], *, rows: int, all_needed: bool) -> bool:
         """Whether so much of the question is left out that the rows of a query are hardly its answer.
@@ -218,26 +176,25 @@ class Agenda(ABC):
         That is what makes another question of it; a name; several words that say something; or one, where the rows are
         many or ``all_needed`` says so.
         """
-        question = self.question
-        if self.turns(unused):
-            return True
-        left_out = self.telling(unused)
-        phrases = (phrase.text for phrase in question.phrases if phrase.named)
-        names = {word for text in phrases for word in text.split() if word[:1].isupper()}
+        left_out, phrases = self.telling(unused), self.question.phrases
+        names = {word for one in phrases if one.named for word in one.text.split() if word[:1].isupper()}
         too_many = len(left_out) > _MOST_UNUSED or rows > _MANY or all_needed
-        return bool(left_out) and (too_many or not names.isdisjoint(left_out))
+        return self.turns(unused) or (bool(left_out) and (too_many or not names.isdisjoint(left_out)))
 
-    def decline(self, unused: Sequence[str], lost: Sequence[str], has: Sequence[str] = ()) -> None:
-        """Say why there is no answer: words that would be left out, names that nothing has; ``has``: what there is."""
+    def decline(self, unused: Sequence[str], lost: Sequence[str] = ()) -> None:
+        """Say why there is no answer: words that would be left out, or else names that nothing has.
+
+        Where all of them are names that are spelled alike here, the question is offered with these.
+        """
         text = whole = self.state["question"].strip()
+        left = {*" ".join(unused or lost).split()}
         for query, search in self.searches.items():
-            missed = query in lost or {*query.split()} <= {*unused}
-            near = next((one.alias or one.label for one in search.entities if missed), "")
-            meant = search.suggestion or near
+            meant = search.suggestion or next((one.alias or one.label for one in search.entities), "")
             within = query in meant or meant in query
-            if not within and max(fuzz.ratio(query, meant), fuzz.partial_ratio(query, meant)) >= _MISSPELLED:
-                text = text.replace(query, meant)
-        instead = (text,) if text != whole and " " in whole else ()  # one word alone is a greeting as often as a name
+            alike = max(fuzz.ratio(query, meant), fuzz.partial_ratio(query, meant))
+            if {*query.split()} <= left and not within and alike >= _MISSPELLED:
+                text, left = text.replace(query, meant), left - {*query.split()}
+        instead = (text,) if text != whole and not left and " " in whole else ()  # one word alone may be a greeting
         self.understood = Understood(unused=tuple(unused or lost), instead=instead)
         if not reads(self.language):
             self.note = why_unread(whole, self.language)
@@ -246,8 +203,7 @@ class Agenda(ABC):
         kind = "unnamed" if lost else "nothing" if self.question.phrases else "empty"
         kind = "denied" if negated else "unused" if unused else kind
         named = ", ".join(self.told["word"].format(word=word) for word in negated or unused or lost)
-        there = self.told["has"].format(words=", ".join(has)) if has else ""
-        self.note = f"{self.told[kind].format(words=named)} {there}".strip()
+        self.note = self.told[kind].format(words=named)
 
     def checked(self, wanted: Calls) -> list[Call]:
         """The calls of the tools that are offered, with their arguments checked."""
@@ -283,17 +239,8 @@ def with_names(question: Question, names: Iterable[str], language: str) -> Quest
 
 
 def keyless(agenda: Callable[[State, Context], Agenda]) -> Policy:
-    """The policy that makes an agenda anew each turn; of what can be asked instead it names what has an answer."""
-
-    def policy(state: State, context: Context) -> Reply:
-        planned = agenda(state, context)
-        reply = planned.reply()
-        read = reply.understood or Understood()
-        if all(finishes(lambda *at: agenda(*at).reply(), planned.toolbox, one, state, context) for one in read.instead):
-            return reply
-        return replace(reply, understood=replace(read, instead=()))
-
-    return policy
+    """The policy that makes an agenda anew each turn."""
+    return lambda state, context: agenda(state, context).reply()
 
 
 def words_of(text: str) -> list[str]:

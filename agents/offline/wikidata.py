@@ -10,14 +10,14 @@ import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from kbnav.agents.common.state import State
 from kbnav.agents.offline.policy import FITS, NOTHING, Agenda, Calls, best_of, kept_of, with_names
 from kbnav.answers.language import fold, lexicon, reads, singular
-from kbnav.answers.parsing import Phrase, Question, read_question
-from kbnav.answers.relevance import content_words, fit, relevance
+from kbnav.answers.parsing import Phrase, Question
+from kbnav.answers.relevance import fit, relevance
 from kbnav.knowledge.base import Entity, Entry, Neighborhood, Qualifier, SearchResult, Statement, Value, is_mirror
 from kbnav.knowledge.sparql.vocabulary import (
     BIRTH,
@@ -44,21 +44,14 @@ _LIKELY, _SURE = 0.2, 1.0
 _RUNGS = {"exact": 1.0, "near": 0.85, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}
 _HAS = ("did ", "do ", "does ", "had ", "has ", "have ", "hat ", "hatte ", "haben ", "hatten ")  # not what it is
 _ABOUT = (
-    r"(?i)\W*(?:(?:(?:what|who) (?:is|was)|(?:was|wer) (?:ist|war)|qui est|qu[eé] es|quién es|tell me about"
-    r"|(?P<place>where (?:is|are|was)|wo (?:ist|liegt|liegen)|où est|dónde está))(?: an?| the| der| die| das)? )?"
+    r"(?i)\W*(?:(?:(?:what|who) (?:is|was)|(?:was|wer) (?:ist|war)|qui est|qu[eé] es|quién es|tell me about)"
+    r"(?: an?| the| der| die| das)? )?"
 )
-"""What may stand before a name where what it is, or where, is asked for."""
-_NOW = re.compile(r"(?i)\W*(?:is|are|ist|sind|est|es) ")
-_END = "P582"
-"""End time."""
-_WHEN = "P585"
-"""Point in time."""
+"""What may stand before a name where what it is is asked for."""
+_END, _WHEN = "P582", "P585"
+"""End time, and point in time."""
 _PEOPLE = 5
 """Answers among which "she" or "he" is looked for."""
-_PLACED = ("P17", "P131")
-"""Country, and the administrative unit that a place is in."""
-_US = re.compile(r"(?i)\b(?:i|you|we|ich|du|wir|je|tu|vous|yo|tú)\b")
-_SEVERAL = "Of several answers it is not clear which one is meant: name it."
 _KINDS = {"time": "time", "number": "number", "person": "item", "place": "item"}
 """Kinds of the values that answer what is asked."""
 _CLASS_PATH = re.compile(r"wdt:P\d+\* wd:Q\d+")
@@ -72,11 +65,6 @@ def value_kind(value: Value) -> Literal["item", "time", "number", "text", ""]:
     if value.datatype == "time":
         return "time"
     return "number" if value.datatype in ("quantity", "decimal", "integer", "double") else "text"
-
-
-def facts_of(edge: Statement) -> tuple[Statement | Qualifier, ...]:
-    """A statement and its qualifiers."""
-    return (edge, *edge.qualifiers)
 
 
 @dataclass(frozen=True)
@@ -99,14 +87,9 @@ class Segment:
     def score(self) -> float:
         """How surely it names its first item, and no property."""
         label, wanted = fold(self.items[0].label), fold(self.text)
-        score = 0.4 * (len(wanted.split()) - 1)
-        score += 1.0 if label == wanted else 0.2 if label.startswith(wanted) else 0.6
-        if self.named:
-            score += 2.0
-        else:
-            exact = any(fold(found.label) == wanted for found in self.properties[:1])
-            score -= 1.5 if exact else 1.0 * bool(self.properties)
-        return score - (2.0 if self.rung == "fulltext" else 0.0)
+        score = 0.4 * (len(wanted.split()) - 1) + (1.0 if label == wanted else 0.6)
+        score += 2.0 if self.named else -1.0 * bool(self.properties)
+        return score
 
 
 @dataclass(frozen=True)
@@ -159,7 +142,6 @@ def property_hits(cut: Sequence[Segment]) -> dict[str, tuple[Entity, float]]:
         for place, found in enumerate(segment.properties):
             exact = fold(found.label) == fold(segment.text)
             score = _RUNGS[segment.rung] / (1 + 0.4 * place) + 0.5 * exact
-            score *= 0.6 if segment.noun and not exact else 1.0
             if found.id not in hits or hits[found.id][1] < score:
                 hits[found.id] = (found, score)
     return dict(sorted(hits.items(), key=lambda hit: -hit[1][1]))
@@ -177,11 +159,6 @@ class WikidataAgenda(Agenda):
         super().__init__(toolbox, state, context)
         self.words = words
         self.last = next((turn for turn in reversed(state["history"]) if turn.outcome.query), None)
-        self.tried = set[str]()
-        left_out = not self.question.phrases and not _US.search(self.question.text)
-        if self.last and left_out and (self.question.asks or self.question.kind == "count"):
-            self.question = replace(self.question, phrases=read_question(self.last.question, self.language).phrases)
-            self.tried = {self.last.outcome.query}  # "and where?" is no longer who it was
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
@@ -190,23 +167,20 @@ class WikidataAgenda(Agenda):
         lost = [text for text, search in found.items() if search and search.rung == "none"]
         self.decline(refused or (() if lost else self.question.strict), lost)
         if self.state["history"] and self.question.pronoun == "many":
-            self.note = _SEVERAL
-        elif none := self._valueless():
-            self.note = f"{none}."
+            self.note = self.told["whole"]  # of several it is not clear which is meant
 
     def _tried(self) -> Generator[Calls, None, tuple[str, ...]]:
         """Search, look, and query; at the end the words that the first query left out, where they were too many."""
         question, length = self.question, len(self.state["path"])
-        refused: tuple[str, ...] = ()
-        extra = [Phrase(one) for one in (question.measure or ())[:1] if one not in ("", "date")]
-        first = sorted(dict.fromkeys([*question.phrases, *extra]), key=lambda phrase: not phrase.named)[:_SEARCHES]
+        refused, tried = tuple[str, ...](), set[str]()
+        first = sorted(question.phrases, key=lambda phrase: not phrase.named)[:_SEARCHES]
         yield [("search_entities", f"Looking up “{one.text}”.", {"query": searched_as(one)}) for one in first]
         self.question = self._split(first)
         rest = [phrase for phrase in self.question.phrases if self.telling(phrase.text.split())]
         second = [phrase for phrase in rest if not self._found(phrase)][:_SEARCHES]
         again = "Looking up what no search has found yet."
         yield [("search_entities", again, {"query": searched_as(phrase)}) for phrase in second]
-        self._link(extra)
+        self._link()
         sure = [name for name in self.names[:2] if name.score >= _SURE] or self.names[:1]
         # Two sure names together, else the surest; then the next; then none.
         for focus in (*filter(None, (sure, self.names[len(sure) :][:1])), ()):
@@ -214,23 +188,20 @@ class WikidataAgenda(Agenda):
                 yield [lookup for place, name in enumerate(focus) for lookup in self._lookups(name)[: 2 - place]]
             for one in self.hypotheses(focus):
                 probe = one.probe
-                if probe in self.tried:
+                if probe in tried:
                     continue
-                self.tried.add(probe)
+                tried.add(probe)
                 if probe not in self.rows:
                     if length >= self.room or len(self.rows) >= _QUERIES:
                         return refused
                     yield [(QUERY, one.thought, {"query": probe})]
-                about = {name.best for name in focus if f"wd:{name.best} " in probe}
-                rows = self.rows.get(probe, 0)
-                if not rows or (rows == 1 and about.intersection(self._items(probe))):  # it is its own answer
+                if not self.rows.get(probe):
                     continue
                 unused = self.unused(*self._stated_by(probe), probe)
                 if self._lacks(probe, unused):
                     refused = refused or unused
                     continue
-                compared = "?value" in probe
-                doubts = (yield from self.parted(one.whole, compared=compared)) if one.whole else ()
+                doubts = (yield from self.parted(one.whole, compared="?value" in probe)) if one.whole else ()
                 final = one.final or probe
                 yield [(QUERY, "That has rows; the question is how many they are.", {"query": final})]
                 number = next((step.result for step in self.steps if step.query == final and step.rows), 0)
@@ -238,7 +209,9 @@ class WikidataAgenda(Agenda):
                     all_counts = "COUNT(" in final or "ORDER BY" in probe
                     copy = [Doubt("copy")] if all_counts and is_mirror(self.context.kb.state()) else []
                     told = focus[0].items[0] if "?direct" in probe else Entity("")
-                    self.understood = Understood(told.label, self.told_words(unused, probe), doubts=(*doubts, *copy))
+                    self.understood = Understood(
+                        told.label, (*self.telling(unused), *self.question.second), doubts=(*doubts, *copy)
+                    )
                     yield [(FINISH, FITS, {"result": number, "answer": told.description or self._sentence(probe)})]
         return refused
 
@@ -273,15 +246,14 @@ class WikidataAgenda(Agenda):
                 cut += [*rest, Phrase(last, one.named, one.noun and not rest)]
         return replace(question, phrases=tuple(cut))
 
-    def _link(self, extra: Sequence[Phrase]) -> None:
+    def _link(self) -> None:
         """Link the phrases to what was found, and a pronoun to what the last turn was about."""
         cut: dict[str, Segment] = {}
-        for phrase in dict.fromkeys((*self.question.phrases, *extra)):
+        for phrase in self.question.phrases:
             if search := self._found(phrase):
                 named = Segment(phrase.text, phrase.named, phrase.noun, search.rung, search.entities, search.properties)
                 cut.setdefault(fold(phrase.text), named)
-        classes = {segment.best for segment in cut.values() if segment.noun and segment.items}
-        linked = [one for one in cut.values() if one.items and not one.noun and one.best not in classes]
+        linked = [one for one in cut.values() if one.items and not one.noun]
         unique = {segment.best: segment for segment in sorted(linked, key=lambda segment: segment.score)}
         self.names = sorted(unique.values(), key=lambda segment: -segment.score)
         self.segments = list(cut.values())
@@ -315,17 +287,14 @@ class WikidataAgenda(Agenda):
         """What is stated of some entities."""
         return [edge for one in entities for edge in self.edges.get((one, "out"), ())]
 
-    def _items(self, query: str) -> list[str]:
-        """The entities in the result of a query."""
-        table = self.table(query)
-        return list(dict.fromkeys(one for row in table.rows for cell in row if (one := table.entity(cell))))
-
     def _referents(self, last: Turn, pronoun: str) -> tuple[Entity, ...]:
         """What a pronoun may stand for: what the last turn was about, or its answer.
 
         "She" and "he" are the first of them of that gender; else the answer, where its gender is not stated.
         """
-        words, about, answers = self.words, _asked_about(last)[:2], self._items(last.outcome.query)
+        words, given = self.words, self.table(last.outcome.query)
+        answers = list(dict.fromkeys(one for row in given.rows for cell in row if (one := given.entity(cell))))
+        about = list(dict.fromkeys(re.findall(r"\bwd:(Q\d+)", _CLASS_PATH.sub("", last.outcome.query))))[:2]
         if pronoun == "many":  # one of several is not what "they" means
             about, answers = [], answers if len(answers) == 1 else []
         order = list(dict.fromkeys([*about, *answers[: 1 if pronoun == "any" else _PEOPLE]]))
@@ -348,10 +317,8 @@ class WikidataAgenda(Agenda):
         """Id of the class that the question asks for members of, as in "which elements"; empty where unknown."""
         if self.words.each((INSTANCE_OF, OCCUPATION)):
             for segment in self.segments:
-                text = fold(segment.text)
-                for item in segment.items if segment.noun and segment.rung != "fulltext" else ():
-                    if fold(item.label) == text or not fold(item.label).startswith(text):  # not only its beginning
-                        return item.id
+                if segment.noun and segment.items and segment.rung != "fulltext":
+                    return segment.best
         return ""
 
     @cached_property
@@ -375,25 +342,19 @@ class WikidataAgenda(Agenda):
     def hypotheses(self, focus: Sequence[Segment]) -> Iterator[Hypothesis]:
         """Queries about the entities in focus (none: about a class only), which have been looked at.
 
-        The most specific come first: the last question about another name, what a name is, a superlative, a qualifier,
-        a text that is a value, values narrowed by a second name or class or followed further, members, values. None
-        compares two things.
+        The most specific come first: what a name is, a superlative, a qualifier, a text that is a value, values
+        narrowed by a second name or class or followed further, members, values. None compares two things.
         """
         question = self.question
         if question.comparative or any(" " in one for one in question.strict):
             return
         if len(focus) == 1 and not question.pronoun and not self.besides(focus[0]):
-            about = _asked_about(self.last) if self.last else []
-            if self.last and len(about) == 1:
-                again = re.sub(rf"\bwd:{about[0]}\b", f"wd:{focus[0].best}", self.last.outcome.query)
-                yield Hypothesis(again, f"The last question again, about {focus[0].text}.")
-            if question.asks != "place":
-                yield from self._told(focus[0])
+            yield from self._told(focus[0])
         if self.kind and (question.measure or question.years):
             yield from self._compared(focus)
         ranked = sorted((one for name in focus for one in self._relations(name)), key=lambda one: -one.score)
         if question.kind == "yes-no":
-            if focus:
+            if focus and not question.text.casefold().startswith(_HAS):
                 yield from self._checks(focus[0], ranked)
             return
         for relation in ranked[:_RELATIONS]:
@@ -410,18 +371,14 @@ class WikidataAgenda(Agenda):
             if "item" in relation.kinds:
                 yield from self._narrowed(relation, next(one for one in focus if one.best == relation.entity))
         yield from self._members(focus)
-        for relation in ranked[:_RELATIONS]:
+        for relation in [one for one in ranked[:_RELATIONS] if one.direction == "out" or not self.kind]:
             thought = f"{relation.label} ({relation.property_id}) fits the question best of what is left."
             yield self._values(relation.triple(), thought, number="number" in relation.kinds)
-        if question.asks == "place" and len(focus) == 1:
-            yield from self._told(focus[0])
 
     def _told(self, name: Segment) -> Iterator[Hypothesis]:
-        """What is stated of a name that stands alone or after "what is", or where it is."""
-        if asked := re.fullmatch(rf"{_ABOUT}{re.escape(name.text)}\W*", self.question.text):
-            places = " ".join(f"wdt:{one}" for one in self.words.each(_PLACED))
-            only = f"VALUES ?direct {{ {places} }} " if asked["place"] else ""
-            stated = f"{only}wd:{name.best} ?direct ?value . ?property wikibase:directClaim ?direct"
+        """What is stated of a name that stands alone or after "what is"."""
+        if re.fullmatch(rf"{_ABOUT}{re.escape(name.text)}\W*", self.question.text):
+            stated = f"wd:{name.best} ?direct ?value . ?property wikibase:directClaim ?direct"
             ids = "FILTER NOT EXISTS { ?property wikibase:propertyType wikibase:ExternalId }"
             yield Hypothesis(f"SELECT ?property ?value WHERE {{ {stated} . {ids} }}", "Reading what is stated of it.")
 
@@ -432,38 +389,25 @@ class WikidataAgenda(Agenda):
         values are of the kind asked for.
         """
         question, cut = self.question, self.besides(focus)
-        noun = not question.asks and any(one.noun and one.items and not one.properties for one in cut)
         wanted, classes = _KINDS.get(question.asks, ""), self.words.each((INSTANCE_OF, SUBCLASS_OF))
-        heard = {"out": cut, "in": [one for one in cut if not one.noun]}  # "which countries" are no things of a country
-        hits = {way: property_hits(said) for way, said in heard.items()}
-        groups: dict[tuple[str, str], list[Statement]] = {}
-        for way in heard:
+        hint, groups = lexicon(self.language).hints.get("place", ""), dict[tuple[str, str], list[Statement]]()
+        for way in ("out", "in"):
             for edge in self.edges.get((focus.best, way), ()):
                 groups.setdefault((edge.property.id, way), []).append(edge)
-        labels = [edges[0].property.label for edges in groups.values()]
-        words = {way: " ".join([*(one.text for one in said), question.hint]) for way, said in heard.items()}
-        fits = {way: fit(text, labels) for way, text in words.items()}
-        hint = lexicon(self.language).hints.get("place", "")
-
-        def places(name: str) -> bool:
-            return any(relevance(fold(hint), [fold(name)]))
-
-        for place, ((name, way), edges) in enumerate(groups.items()):
-            label = labels[place]
-            relation = Relation(focus.best, name, label, way, tuple(edges))
-            score = fits[way][place] + hits[way].get(name, (None, 0.0))[1]
-            dated = wanted == "time" and "time" in relation.kinds
-            total = score - 0.5 * (name in classes)
-            if wanted:
-                named = question.asks != "place" or any(relevance(fold(question.hint), [fold(relation.label)]))
-                total += 0.4 if named and wanted in relation.kinds else -0.4
-            fitting = dated if wanted == "time" else wanted != "item" or relation.kinds != {"time"}
-            if noun and "item" not in relation.kinds:
-                continue  # members of a class are asked for
-            if (question.asks, way) == ("place", "in") or ((question.asks, way) == ("person", "out") and places(label)):
+        hits, said = property_hits(cut), " ".join([*(one.text for one in cut), question.hint])
+        fits = fit(said, [edges[0].property.label for edges in groups.values()])
+        for label_fit, ((name, way), edges) in zip(fits, groups.items(), strict=True):
+            relation = Relation(focus.best, name, edges[0].property.label, way, tuple(edges))
+            score = label_fit + (hits[name][1] if name in hits else 0.0)
+            suits, place = wanted in relation.kinds, any(relevance(fold(hint), [fold(relation.label)]))
+            if (question.asks, way) == ("place", "in") or ((question.asks, way) == ("person", "out") and place):
                 continue  # what is linked to a place is none, and no place is a person
-            answers = fitting or question.kind == "yes-no"
-            if answers and total >= _ENOUGH and (score > 0 or dated):
+            if question.asks == "place":
+                suits = any(relevance(fold(question.hint), [fold(relation.label)]))
+            dated = wanted == "time" and suits
+            total = score - 0.5 * (name in classes) + (0.4 if suits else -0.4 if wanted else 0.0)
+            fitting = dated if wanted == "time" else wanted != "item" or relation.kinds != {"time"}
+            if (fitting or question.kind == "yes-no") and total >= _ENOUGH and (score > 0 or dated):
                 yield replace(relation, score=total)
 
     def _narrowed(self, relation: Relation, name: Segment) -> Iterator[Hypothesis]:
@@ -548,12 +492,11 @@ class WikidataAgenda(Agenda):
             asked = edge.value.id in named or (score > 0 and question.asks == "time")
             if asked and (wanted := _wanted_qualifier(question, edge, left)):
                 alike = [one.value.id for one in edges if one.property == edge.property and one.value.id in named]
-                of = [edge.value.id] if edge.value.id in called or not alike else [*dict.fromkeys(alike)]
-                one = f"wd:{of[0]}" if len(of) == 1 else "?of"
-                among = f"VALUES ?of {{ {' '.join(f'wd:{each}' for each in of)} }} " if len(of) > 1 else ""
+                of = {} if edge.value.id in called else dict.fromkeys(alike)
+                among = " ".join(f"wd:{one}" for one in of or [edge.value.id])
                 relation = Relation(focus.best, edge.property.id, edge.property.label, "out")
                 yield self._values(
-                    f"{relation.statement(one)} . {among}?statement pq:{wanted.property.id} ?answer .",
+                    f"VALUES ?of {{ {among} }} {relation.statement('?of')} ; pq:{wanted.property.id} ?answer .",
                     f"{edge.property.label}: {edge.value.text} says more: {wanted.property.label} is asked for.",
                 )
 
@@ -567,8 +510,6 @@ class WikidataAgenda(Agenda):
     def _checks(self, focus: Segment, ranked: Sequence[Relation]) -> Iterator[Hypothesis]:
         """Yes/no questions: whether two entities are linked, or whether one has a property at all."""
         other = next((name for name in self.names if name.best != focus.best), None)
-        if other and self._one_of(focus):
-            focus, other = other, focus
         subject = f"wd:{focus.best}"
         if other is None:
             found = [*(relation.property_id for relation in ranked), *property_hits(self.besides(focus))]
@@ -576,42 +517,14 @@ class WikidataAgenda(Agenda):
                 either = f"{{ {subject} wdt:{property_id} ?value }} UNION {{ ?value wdt:{property_id} {subject} }}"
                 yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} has any {property_id}.")
             return
-        has, member = self.question.text.casefold().startswith(_HAS), self._one_of(other)
-        pair, path, ending = {focus.best, other.best}, self._path(INSTANCE_OF, SUBCLASS_OF), self.words.of(_END)
-        # "The discoverer of iron" may be stated of either, but "a chemist" is another's class.
-        own = [one for one in ranked if one.entity in ({focus.best} if member else pair)]
-        own.sort(key=lambda one: one.entity != focus.best)
-        linking = [one for one in own if any(edge.value.id in pair - {one.entity} for edge in one.edges)]
-        sure = [one for one in own if one.score >= _SURE and "item" in one.kinds]
-        for relation in (*linking, *(one for one in sure if has or not member))[:1]:
-            (end,) = pair - {relation.entity}
-            value, best = f"wd:{end}", relation.triple(f"wd:{end}")
-            stated = [edge for edge in self._out(*pair) if edge.property.id == relation.property_id]
-            facts = [fact.property.id for edge in stated if edge.value.id in pair for fact in edge.qualifiers]
-            if linking and ending in facts and _NOW.match(self.question.text):
-                best = f"{relation.statement(value)} . FILTER NOT EXISTS {{ ?statement pq:{ending} ?end }}"
-            elif linking and {edge.rank for edge in stated} != {"normal"}:  # a preferred statement may hide it
-                best = f"{{ {best} }} UNION {{ {relation.statement(value)} ; wikibase:rank wikibase:NormalRank }}"
-            elif member and not linking:
-                best = f"{{ {best} }} UNION {{ {relation.triple('?member')} {member} }}"
-            elif not linking:
-                placed = {edge.property.id for edge in self._out(end)}.intersection(self.words.each(_PLACED))
-                within = "|".join(f"wdt:{one}" for one in self.words.each(_PLACED) if placed)
-                for way in filter(None, (path, within and f"({within})+")):
-                    best += f" }} UNION {{ {relation.triple('?member')} ?member {way} {value}"
-                best = f"{{ {best} }}"
-            yield Hypothesis(f"ASK {{ {best} }}", f"Checking {relation.label} between {focus.text} and {other.text}.")
-            return
-        value = f"wd:{other.best}"
-        more = member and f"{subject} ?link ?member . {member}" if has else path and f"{subject} {path} {value}"
-        ways = filter(None, (f"{subject} ?link {value}", f"{value} ?link {subject}", more))
+        path, value = self._path(INSTANCE_OF, SUBCLASS_OF), f"wd:{other.best}"
+        ways = [
+            f"{subject} ?link {value}",
+            f"{value} ?link {subject}",
+            *([f"{subject} {path} {value}"] if path else []),
+        ]
         either = " UNION ".join(f"{{ {way} }}" for way in ways)
         yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} is, or is linked to, {other.text}.")
-
-    def _one_of(self, name: Segment) -> str:
-        """What makes ``?member`` a member of what is named with "a"; else empty."""
-        path, one = self._path(INSTANCE_OF), rf"(?i)\b(?:an?|any|eine?[mnrs]?|une?) {re.escape(name.text)}"
-        return f"?member {path} wd:{name.best} ." if path and re.search(one, self.question.text) else ""
 
     def _compared(self, focus: Sequence[Segment]) -> Iterator[Hypothesis]:
         """Members of a class by a date or a quantity, the question's or its adjective's: the first, or within years."""
@@ -641,69 +554,28 @@ class WikidataAgenda(Agenda):
             if segment.rung != "fulltext" and (things or fold(segment.text) in map(fold, called)):
                 named |= set(fold(segment.text).split())
         for edge in chain.from_iterable(self.edges.values()):
-            for fact in facts_of(edge):
+            facts: tuple[Statement | Qualifier, ...] = (edge, *edge.qualifiers)
+            for fact in facts:
                 labels |= {fact.property.label} if fact.property.id in ids else set()
                 labels |= {fact.value.text} if fact.value.id in ids else set()
-        kinds = [fold(one.value.text) for one in self._out(*ids) if one.property.id == self.words.of(INSTANCE_OF)]
-        beside = pairwise(content_words(fold(self.question.text)))  # "the element radium", which is one
-        named |= {kind for kind, name in beside if name in named and any(relevance(kind, kinds))}
         return labels, named
 
     def _lacks(self, query: str, unused: Sequence[str]) -> bool:
         """Whether a query leaves out too much; nothing may be of a no, of a class alone, or beside any link."""
-        things = set(re.findall(r"\bwd:(Q\d+)", query))  # two say what links them
-        of_class = things == {self.kind} and "ORDER BY" not in query
-        beside = [word for one in self.question.phrases if not one.named for word in content_words(fold(one.text))]
-        unsaid = len(things) < 2 and bool(beside) and set(map(fold, unused)).issuperset(self.telling(beside))
-        false, link = self.table(query).boolean is False, "?link" in query
-        needed = of_class or unsaid or false or link or not reads(self.language)
+        of_class = set(re.findall(r"\bwd:(Q\d+)", query)) == {self.kind} and "ORDER BY" not in query
+        needed = of_class or self.table(query).boolean is False or "?link" in query or not reads(self.language)
         return self.leaves_too_much(unused, rows=self.rows.get(query, 0), all_needed=needed)
 
-    def _valueless(self) -> str:
-        """What was asked for and is stated to have no value, as "spouse: no value"; else empty."""
-        for (one, _), edges in self.edges.items():
-            for edge in edges:
-                if edge.value.special == "none" and f"wd:{one} wdt:{edge.property.id} " in " ".join(self.rows):
-                    return f"{edge.property.label}: {self.told.get('none', edge.value.text)}"
-        return ""
-
     def _sentence(self, query: str) -> str:
-        """The answer in words where the values alone would not say what they are; else empty."""
-        ids, life = entity_ids(re.split(r"\?member\b", query)[0]), self.words.each((BIRTH, DEATH))
-        table, stated = self.table(query), self._out(*ids)
-        true, check, told = table.boolean is not False, query.startswith("ASK"), list[Statement]()
-        asked = [edge for edge in stated if edge.property.id in ids]
-        if check:
-            sole = asked if (not true or "?member (" in query or "?value" in query) and len(asked) == 1 else []
-            told = [edge for edge in asked if edge.value.id in ids][:1] or sole
-        elif life and f"wdt:{life[0]} ?answer" in query and self.question.asks != "time":
-            told = [edge for edge in stated if edge.property.id in life and edge.value.text]
-        elif len(table.rows) == 1:
-            values = {cell.value for cell in table.rows[0] if cell}
-            told = [
-                one
-                for one in asked
-                if one.qualifiers and value_kind(one.value) == "number" and one.value.text in values
-            ]
-        facts = [fact for edge in told for fact in facts_of(edge)[: 1 if edge.property.id in life else None]]
-        names = dict[str, str]()
-        if (language := self.context.answer_language) != self.language:
-            shown = [one for fact in facts for one in (fact.property.id, fact.value.id) if one]
-            names.update(self.context.kb.labels(shown, language=language))
-        text = "; ".join(
-            f"{names.get(one.property.id, one.property.label)}: {names.get(one.value.id, one.value.text)}"
-            for one in facts
-        )
-        if not check:
-            return text
-        over = bool(told) and told[0].value.id in ids
-        why = text if true or over else self._valueless() or "; ".join(filter(None, (self.told.get("no"), text)))
-        return f"{'✓' if true else '✗'} ({why})" if why else "✓" if true else "✗"
-
-
-def _asked_about(turn: Turn) -> list[str]:
-    """Ids of the entities that a turn's final query names, classes left out."""
-    return list(dict.fromkeys(re.findall(r"\bwd:(Q\d+)", _CLASS_PATH.sub("", turn.outcome.query))))
+        """The answer in words where the values alone would not say what they are: a check, or a life; else empty."""
+        if query.startswith("ASK"):
+            return "✓" if self.table(query).boolean else f"✗ ({self.told['no']})"
+        life = self.words.each((BIRTH, DEATH))
+        if not life or f"wdt:{life[0]} ?answer" not in query or self.question.asks == "time":
+            return ""
+        told = [edge for edge in self._out(*entity_ids(query)) if edge.property.id in life and edge.value.text]
+        names = self.context.kb.labels(list(life), language=self.context.answer_language)
+        return "; ".join(f"{names.get(one.property.id, one.property.label)}: {one.value.text}" for one in told)
 
 
 def _wanted_qualifier(question: Question, edge: Statement, left: str) -> Qualifier | None:

@@ -64,14 +64,6 @@ def test_the_nodes_that_finish_names_are_the_answer_with_names_and_types(demo_kb
     assert load_run(tmp_path / "runs" / f"{run.id}.json") == run
 
 
-def test_a_count_in_a_models_query_is_no_value_of_a_node(demo_kb, tmp_path):
-    query = f"SELECT ?x (COUNT(*) AS ?number) WHERE {{ ?x rel:built_by node:{BUILDER} }} GROUP BY ?x"
-    costs = says(("finish", {"nodes": SHIPS, "answer": "Each costs: 12.50"}))
-    ranking = asked(demo_kb, tmp_path, says(("execute_query", {"query": query})), costs).outcome.ranking
-    assert ranking is not None
-    assert [node.value for node in ranking.nodes] == ["" for _ in SHIPS]
-
-
 def test_a_finish_with_a_node_that_was_never_shown_is_dropped_and_the_model_is_told(demo_kb, tmp_path):
     unseen = "ship:gannet"
     assert unseen in NODES

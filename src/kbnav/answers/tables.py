@@ -305,8 +305,6 @@ class Ranked(NamedTuple):
     kind: str = ""
     """Type of the node."""
     basis: Basis = ""
-    value: str = ""
-    """The number that it was compared by."""
 
 
 @dataclass(frozen=True)
@@ -339,14 +337,8 @@ class Ranking:
         """Whether the scores say more than the ranks: 1/rank is how an agent's choice is written down."""
         return any(abs(node.score - 1 / rank) > 0.001 for rank, node in enumerate(self.chosen, 1))
 
-    @property
-    def valued(self) -> bool:
-        """Whether nodes have a value."""
-        return any(node.value for node in self.nodes)
-
     def records(self) -> list[dict[str, Any]]:
-        """The nodes as plain data: rank (from 1), name, id, type, score, basis, and the value where any has one."""
-        valued = self.valued
+        """The nodes as plain data: rank (from 1), name, id, type, score and basis."""
         return [
             {
                 "rank": rank,
@@ -355,15 +347,13 @@ class Ranking:
                 "type": node.kind,
                 "score": node.score,
                 "basis": node.basis,
-                **({"value": node.value} if valued else {}),
             }
             for rank, node in enumerate(self.nodes, 1)
         ]
 
     def to_csv(self, fields: Sequence[Mapping[str, Any]] = ()) -> str:
         """The records as comma-separated values with a header, and behind them ``fields`` of each node."""
-        value = ["value"] if self.valued else []
-        own = ["rank", "name", "id", "type", *value, "score", "basis"]
+        own = ["rank", "name", "id", "type", "score", "basis"]
         named = [{f"{name} (field)" if name in own else name: value for name, value in one.items()} for one in fields]
         columns = [*own, *dict.fromkeys(chain.from_iterable(named))]
         records = [one | more for one, more in zip(self.records(), named or repeat({}), strict=False)]

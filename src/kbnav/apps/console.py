@@ -219,7 +219,7 @@ def table_lines(table: AnswerTable, texts: Texts | None = None) -> RenderableTyp
 def _grid(heads: Mapping[str, str], rows: Iterable[Sequence[str]]) -> Table:
     grid = Table(show_header=True, header_style="bold")
     for column, head in heads.items():
-        number = column in ("rank", "value", "score")
+        number = column in ("rank", "score")
         grid.add_column(Text(printable(head)), overflow="fold", justify="right" if number else "left")
     for row in rows:
         grid.add_row(*(Text(printable(cell)) for cell in row))
@@ -227,8 +227,8 @@ def _grid(heads: Mapping[str, str], rows: Iterable[Sequence[str]]) -> Table:
 
 
 _HEADS = {
-    "rank": "rows.rank", "name": "rows.name", "id": "rows.id", "type": "rows.type", "value": "rows.value",
-    "score": "rows.score", "basis": "rows.basis",
+    "rank": "rows.rank", "name": "rows.name", "id": "rows.id", "type": "rows.type", "score": "rows.score",
+    "basis": "rows.basis",
 }  # fmt: skip
 _BASIS: Mapping[str, str] = MappingProxyType({"": "knowledge base", "generated": "the model's own word"})
 
@@ -237,7 +237,7 @@ def ranking_lines(ranking: Ranking, texts: Texts) -> RenderableType:
     """The first nodes that were chosen; why they are there, where that is a model's word for any."""
     chosen = Ranking(tuple(ranking.chosen))
     worded = any(node.basis for node in chosen.nodes)
-    said = {"value": chosen.valued, "score": ranking.scored, "basis": worded}
+    said = {"score": ranking.scored, "basis": worded}
     columns = [name for name in _HEADS if said.get(name, True)]
     shown = [record | {"basis": _BASIS[record["basis"]]} for record in chosen.records()[:ROWS]]
     rows = [[str(one[column]) for column in columns] for one in shown]

@@ -366,7 +366,7 @@ def test_a_single_date_is_written_as_precisely_as_it_is_stated(page, fresh_home,
 
 
 def test_a_yes_is_copied_as_the_answer_says_it(page, server):
-    ask_and_wait(page, server, "Did Marie Curie win a Nobel Prize?")
+    ask_and_wait(page, server, "Is France a country?")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.click("text=Copy the answer")
     until(lambda: page.evaluate("navigator.clipboard.readText()").startswith("✓"))

@@ -576,8 +576,9 @@ class RunQueue:
         if not self._away:
             broken_off, self._again = self._again, []
             for live in broken_off:
-                if live.run.id in mine:
-                    self._put(_Live(live.run, self._store.events(live.run.id), live.history))
+                with suppress(LimitReached):
+                    if live.run.id in mine:
+                        self._put(_Live(live.run, self._store.events(live.run.id), live.history))
         if often:
             self._store.alive(self.worker)
             self._away = False

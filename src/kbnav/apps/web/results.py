@@ -140,20 +140,19 @@ def result_of(table: AnswerTable | None, ranking: Ranking | None) -> Result | No
 
 
 def _as_table(ranking: Ranking) -> AnswerTable:
-    """Rank, node and type; value, score and why a node is there, where these say more."""
+    """Rank, node and type; score and why a node is there, where these say more."""
     based = any(node.basis for node in ranking.nodes)
     rows = tuple(
         (
             Term("literal", str(record["rank"]), _XSD + "integer"),
             node_term(record["id"]),
             Term("literal", str(record["type"])),
-            *([Term("literal", record["value"], _XSD + "decimal")] if ranking.valued else []),
             *([Term("literal", format(record["score"], ".4g"), _XSD + "decimal")] if ranking.scored else []),
             *([Term("literal", record["basis"] or "answer")] if based else []),
         )
         for record in ranking.records()
     )
-    more = {"value": ranking.valued, "score": ranking.scored, "basis": based}
+    more = {"score": ranking.scored, "basis": based}
     columns = ("rank", "node", "type", *(name for name, shown in more.items() if shown))
     return AnswerTable(columns, rows, labels={node.id: node.label for node in ranking.nodes})
 

@@ -144,13 +144,6 @@ def read(question: str, skb: SKB, language: str) -> Reading:
     return Reading(tokens, tuple(mentions), asked.name if asked else "", others, tuple(words))
 
 
-def one_is_asked(reading: Reading) -> bool:
-    """Whether a type is asked for in the singular, in English: "which instrument", not "which instruments" or "all"."""
-    kinds = {singular(word) for word in name_words(reading.asked)}
-    named = [token.low for token in reading.tokens if singular(token.low) in kinds]
-    return bool(named) and named[0] == singular(named[0]) and not any(token.low == "all" for token in reading.tokens)
-
-
 def name_words(name: str) -> list[str]:
     """The words of a type's or relation's name: ``side_effect`` and ``sideEffect`` have two."""
     return [word.casefold() for word in _WORDS.findall(_CAMEL.sub(" ", name))]

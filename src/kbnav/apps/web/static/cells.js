@@ -7,7 +7,7 @@ const FILE = /^https?:\/\/[^/]+\/(?:[^?#]*\/)?([^/?#]+\.(?:jpe?g|png|svg|gif|web
 const POINT = /^point\s*\(\s*(\S+)\s+([^\s)]+)\s*\)$/i; // on Earth
 const DATE = /^([+-]?\d{1,12})(?:-(\d\d)(?:-(\d\d))?)?$/;
 
-const RANKED = { rank: t("rows.rank"), node: t("rows.node"), type: t("rows.type"), value: t("rows.value"), score: t("rows.score"), basis: t("rows.basis") };
+const RANKED = { rank: t("rows.rank"), node: t("rows.node"), type: t("rows.type"), score: t("rows.score"), basis: t("rows.basis") };
 
 /** What a column is called: by its variable, but for the usual one and those of a `ranking`. */
 export function columnName(name, ranking = false) {
