@@ -115,7 +115,7 @@ class Shown:
     """Characters of one value."""
     profiles: bool = True
     """Whether a model is told what it would ask next: uses of properties, members of classes, ids that it has not
-    seen, what rows do not say of themselves. The paper's agent is not, and rules read none of it."""
+    seen, why there are no rows, what rows do not say of themselves. The paper's agent is not; rules read none of it."""
 
 
 EARLIER = 3

@@ -61,7 +61,7 @@ def execute_query(context: Context, thought: str, query: str) -> Observation:
         query: The whole SPARQL query.
     """
     _need(thought)
-    return wikidata.run_query(context, query, diagnose=False)
+    return wikidata.run_query(context, query)
 
 
 def finish(context: Context, thought: str) -> Observation:

@@ -190,7 +190,7 @@ def query_once(context: Context, query: str, unseen: Callable[[], str]) -> Obser
     return replace(seen, text=told + seen.text)
 
 
-def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observation:
+def run_query(context: Context, query: str) -> Observation:
     """The rows that are shown, or why there are none; the whole table is kept in the context."""
     begin = time.monotonic()
     try:
@@ -200,10 +200,11 @@ def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observa
     took = time.monotonic() - begin
     context.tables[query] = table
     name = f"Result {context.number}" if context.number and context.shown.whole_rows else ""
-    reason = _diagnosis(context, query, table) if diagnose and is_empty_result(query, table) else None
+    empty = context.shown.profiles and is_empty_result(query, table)
+    reason = _diagnosis(context, query, table) if empty else None
     told: list[str] = []
     seen: Measures = {}
-    if diagnose and not reason and took < _QUICK:
+    if context.shown.whole_rows and not reason and took < _QUICK:
         told, seen = _remarks(context, query, table)
         days = {cell.value for (row, at), one in seen.items() if (cell := row[at]) and (one.precision or 0) > _MONTH}
         context.tables[query] = replace(table, days=tuple(sorted(one for one in days if "-01-01T" in one)))

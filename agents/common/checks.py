@@ -15,14 +15,14 @@ from pathlib import Path as File
 
 from kbnav.agents.common.state import LIMITS
 from kbnav.answers.parsing import QuestionKind, read_question
-from kbnav.answers.tables import AnswerTable, Cell, Term
+from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.errors import KbnavError, QuerySyntaxError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.several import asked_by
 from kbnav.knowledge.sparql.remarks import units_query, values_query
 from kbnav.knowledge.sparql.rewriting import asked_limit, outer_limit
 from kbnav.knowledge.sparql.syntax import parse_query
-from kbnav.knowledge.sparql.tokens import Token, tokenize
+from kbnav.knowledge.sparql.tokens import tokenize
 from kbnav.knowledge.sparql.vocabulary import vocabulary_of
 from kbnav.runs.trajectory import Doubt, DoubtKind, Outcome
 from kbnav.settings.systems import kb_kind
@@ -32,7 +32,8 @@ _NOT_ONLY = re.compile(r"\bat (?:most|least)\b|\bmost of\b|\bbest[- ]known\b|\bl
 _NUMBER = re.compile(r"(?<![\w.,])\d[\d,.]*\d(?![\w%])")
 _WHOLE_DATE = re.compile(r"[+-]?\d{4,}-\d\d-\d\d")
 _NUMERIC = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
-_ORDERS = ("<", ">", "<=", ">=")
+_ORDERS = ("ORDER", "MAX", "MIN", "MINUS", "NOT", "HAVING", "<", ">", "<=", ">=")
+"""Words and signs by which a query takes an end of an order."""
 
 
 def with_doubts(outcome: Outcome, question: str, context: Context) -> Outcome:
@@ -52,10 +53,10 @@ def check_answer(question: str, language: str, query: str, table: AnswerTable) -
     """What speaks against a table as the answer to a question; nothing where the query cannot be read."""
     try:
         parse_query(query)
-        one = _Checker(question, read_expectation(question, language), query, tuple(tokenize(query)), table)
     except QuerySyntaxError:
         return ()
-    return tuple(Doubt(kind, about) for kind, about in (*_of_form(one), *_of_query(one)))
+    wanted = read_expectation(question, language)
+    return tuple(Doubt(kind, about) for kind, about in (*_of_form(wanted, table), *_of_query(wanted, query, table)))
 
 
 # What a question wants, read off its words
@@ -63,13 +64,14 @@ def check_answer(question: str, language: str, query: str, table: AnswerTable) -
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a question wants.
+    """What a ``question`` wants.
 
     ``choice``: one of the things that it names; ``each``: a number of each of several. ``only``, ``sorted`` and
     ``exception`` are the words that ask for one thing, for an end of an order, and for leaving something out; empty
     where there are none. ``numbers`` are those of two digits or more.
     """
 
+    question: str
     kind: QuestionKind
     year: bool = False
     choice: bool = False
@@ -97,6 +99,7 @@ def read_expectation(question: str, language: str) -> Expectation:
 
     choice = bool(pattern("or") and word("more"))
     return Expectation(
+        question,
         "values" if choice else read.kind,
         year=bool(pattern("year")),
         choice=choice,
@@ -116,42 +119,18 @@ def _words() -> Mapping[str, Mapping[str, str]]:
 # The rules: each yields the kind of a doubt and what it is about
 
 
-@dataclass(frozen=True)
-class _Checker:
-    """A question with the answer to be checked; ``text`` is the query."""
-
-    question: str
-    wanted: Expectation
-    text: str
-    tokens: tuple[Token, ...]
-    table: AnswerTable
-
-    @property
-    def found(self) -> tuple[Cell, ...]:
-        """The different things in the first column, which is what is asked for."""
-        return tuple(dict.fromkeys(row[0] for row in self.table.rows if row))
-
-    @property
-    def cells(self) -> list[Term]:
-        """Every cell that has a value."""
-        return [cell for row in self.table.rows for cell in row if cell is not None]
-
-    def says(self, *words: str) -> bool:
-        """Whether the query has one of these words or signs, in upper case."""
-        return any(token.text.upper() in words for token in self.tokens)
-
-
 Found = Iterator[tuple[DoubtKind, str]]
 
 
-def _of_form(one: _Checker) -> Found:
+def _of_form(wanted: Expectation, table: AnswerTable) -> Found:
     """Whether the result has the form that the question wants."""
-    wanted, cells, found = one.wanted, one.cells, one.found
+    cells = [cell for row in table.rows for cell in row if cell is not None]
+    found = tuple(dict.fromkeys(row[0] for row in table.rows if row))  # the first column is what is asked for
     values = wanted.kind == "values"
-    if wanted.kind == "yes-no" and one.table.boolean is None and not _is_truth(found):
+    if wanted.kind == "yes-no" and table.boolean is None and not _is_truth(found):
         yield "truth", ""
     numbers = any(_NUMERIC.fullmatch(cell.value) for cell in cells)
-    if wanted.kind == "count" and len(one.table) and not (numbers and (wanted.each or len(one.table.rows) == 1)):
+    if wanted.kind == "count" and len(table) and not (numbers and (wanted.each or len(table.rows) == 1)):
         yield "count", ""
     if wanted.kind == "count" and [cell.value for cell in cells] == ["0"]:
         yield "zero", ""
@@ -168,23 +147,21 @@ def _is_truth(found: tuple[Cell, ...]) -> bool:
     return cell is not None and cell.type == "literal" and cell.value.casefold() in ("true", "false", "yes", "no")
 
 
-def _of_query(one: _Checker) -> Found:
+def _of_query(wanted: Expectation, query: str, table: AnswerTable) -> Found:
     """Whether the query has what the question says."""
-    wanted, labels = one.wanted, list(one.table.labels.values())
+    labels, parts = list(table.labels.values()), {token.text.upper() for token in tokenize(query)}
     # A property or a thing may say it itself, as "highest point" does; what has nothing above it is the highest.
-    ordered = one.says("ORDER", "MAX", "MIN", "MINUS", "NOT", "HAVING", *_ORDERS)
-    if wanted.sorted and not ordered and not any(wanted.sorted in label.casefold() for label in labels):
+    if wanted.sorted and parts.isdisjoint(_ORDERS) and not any(wanted.sorted in label.casefold() for label in labels):
         yield "order", wanted.sorted
     # The labels of what the query names may have a number, as in "2020 UEFA Champions League Final".
-    digits = re.sub(r"(?<=\d),(?=\d{3})", "", " ".join([one.text, *labels]))
+    digits = re.sub(r"(?<=\d),(?=\d{3})", "", " ".join([query, *labels]))
     missing = [number for number in wanted.numbers if number.replace(",", "") not in digits]
     if missing:
         yield "number", ", ".join(missing)
-    if wanted.exception and not one.says("MINUS", "NOT", "!=", "!", "OFFSET"):
+    if wanted.exception and parts.isdisjoint(("MINUS", "NOT", "!=", "!", "OFFSET")):
         yield "exception", wanted.exception
-    rows, limit = one.table.rows, outer_limit(one.text)
-    reached = limit is not None and limit >= 2 and len(rows) == limit and not one.says("ORDER")
-    if limit is not None and reached and not asked_limit(one.question, limit):
+    limit = outer_limit(query) or 0
+    if limit >= 2 and len(table.rows) == limit and "ORDER" not in parts and not asked_limit(wanted.question, limit):
         yield "limit", str(limit)
 
 

@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, product
 from typing import Any
 
@@ -64,12 +64,12 @@ def whole_run() -> Run:
     )  # fmt: skip
 
 
-def tampered(document: Any, every: int = 1) -> Iterator[tuple[Place, Any, bytes]]:
+def tampered(document: Any, every: int = 1, values: Sequence[Any] = HOSTILE) -> Iterator[tuple[Place, Any, bytes]]:
     """For each field of a document, and each hostile value: where, what, and the document as it then is.
 
     Of all these, the first of ``every`` so many.
     """
-    for place, value in islice(product(places(document), HOSTILE), 0, None, every):
+    for place, value in islice(product(places(document), values), 0, None, every):
         changed = copy.deepcopy(document)
         holder = changed
         for part in place[:-1]:

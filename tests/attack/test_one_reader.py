@@ -63,7 +63,7 @@ def test_a_query_begins_at_once_while_another_reader_has_many_on_each_knowledge_
     for name in kbs[2:]:
         shutil.copytree(bundled_mirror(fresh_home), tmp_path / name)
     places = [str(tmp_path / name) if name in kbs[2:] else name for name in kbs]
-    with Server(web_settings(fresh_home, *places, limits=Limits(query_timeout=20.0))) as server:
+    with Server(web_settings(fresh_home, *places, limits=Limits(query_timeout=60.0))) as server:
         greedy, other = Visit(server.url), Visit(server.url)
         jobs = server.app.state.parts.service.queries._jobs
         with ThreadPoolExecutor(20) as threads:
@@ -73,7 +73,7 @@ def test_a_query_begins_at_once_while_another_reader_has_many_on_each_knowledge_
                 began = time.monotonic()
                 told = query(other, "SELECT * { ?a ?b ?c } LIMIT 3", kb=kb)
                 assert told.json()["result"]["rows"] == 3
-                assert time.monotonic() - began < 10  # less than one of the others' may take
+                assert time.monotonic() - began < 30  # less than one of the others' may take
             for job in list(jobs.values()):
                 job.cancellation.stop()
             wait(heavy, timeout=30)
@@ -84,13 +84,14 @@ def test_however_many_knowledge_bases_hang_cards_of_another_come_at_once(fresh_h
         hangs() as first, hangs() as second, ThreadPoolExecutor(24) as threads,
         Server(web_settings(fresh_home, "mini", first.url, second.url)) as server,
     ):  # fmt: skip
-        pages = server.app.state.parts.service.pages._jobs
+        service = server.app.state.parts.service
+        pages, service.page_seconds = service.pages._jobs, 60
         paths = [f"/api/entities/{(first, second)[number % 2].url[7:]}/Q{number}" for number in range(24)]
         late = [threads.submit(Visit(server.url), "GET", path) for path in paths]
         until(lambda: len(pages) == len(paths))
         began = time.monotonic()
         assert Visit(server.url)("GET", "/api/entities/mini/Q979").json()["label"] == "polonium"
-        assert time.monotonic() - began < 5  # half of what one that hangs may take
+        assert time.monotonic() - began < 30  # half of what one that hangs may take
         for job in list(pages.values()):
             job.cancellation.stop()
         assert {one.result().status_code for one in late} <= {409, 504}

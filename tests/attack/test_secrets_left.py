@@ -26,7 +26,7 @@ from tests.apps.bot.mediawiki import BOT, BOT_PASSWORD
 from tests.apps.bot.parts import TALK, Scene
 from tests.apps.web.conftest import linked_home
 from tests.apps.web.parts import Visit, served_process
-from tests.ending import until
+from tests.ending import started, until
 from tests.evaluation.parts import mini_dataset
 from tests.marked import MARK, forms, marked_files
 from tests.models.stub import ModelStub, completion, failure
@@ -281,16 +281,9 @@ def test_after_each_line_that_is_no_message_the_next_is_answered(mini_home, mini
         "method": "initialize",
         "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
     }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kbnav", "mcp", "--kb", "mini"],
-        env={**os.environ, "KBNAV_HOME": str(mini_home)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    assert process.stdin
-    assert process.stdout
-    with process:
+    command, home = [sys.executable, "-m", "kbnav", "mcp", "--kb", "mini"], {"KBNAV_HOME": str(mini_home)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with started(command, env={**os.environ, **home}, **pipes) as process:
 
         def send(line: str | bytes) -> None:
             process.stdin.write((line if isinstance(line, bytes) else line.encode()) + b"\n")

@@ -255,8 +255,6 @@ def test_a_worker_of_another_machine_that_is_silent_is_dead_by_any_clock(seen):
     assert not is_dead("elsewhere.invalid:1:a", time.time() - 1)
 
 
-"""The server of this module is behind one."""
-
 STREAMS = 200
 
 

@@ -96,11 +96,11 @@ def test_what_is_under_way_when_a_run_fails_is_stopped(tmp_path):
 
     def held(question: str):
         if question == ASKED["q1"]:
-            assert begun.wait(5)
+            assert begun.wait(60)
             return Banned("banned")
         with current_cancellation().on_cancel(stopped.set):
             begun.set()
-            stopped.wait(1)
+            stopped.wait(60)
         return table("Q1")
 
     with pytest.raises(Banned):

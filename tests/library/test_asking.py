@@ -264,7 +264,7 @@ def test_a_run_takes_none_of_the_threads_that_its_model_needs(kb):
 
     async def asked() -> kbnav.Answer:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-        settings = kbnav.Settings(home=kb.settings.home, kb="mini", budget={"seconds": 1.0})
+        settings = kbnav.Settings(home=kb.settings.home, kb="mini", budget={"seconds": 20.0})
         return await kbnav.aask("Who?", kb=kb, model=Resolving(replies=explorer().replies), settings=settings)
 
     assert asyncio.run(asked()).text == "The Curies."

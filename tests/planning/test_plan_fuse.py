@@ -208,9 +208,7 @@ def test_the_command_trains_and_says_what_is_wrong(market, tmp_path, kbnav):
     )
     assert (code, "no question of" in error) == (2, True)
     assert not Path(out + "2").exists()
-    said = kbnav.out(
-        "retrieve", "--system", "plan-fuse", "--kb", kb, "--set", f"trained={out}", "things that Anna Holm sells"
-    )
+    kbnav.out("retrieve", "--system", "plan-fuse", "--kb", kb, "--set", f"trained={out}", "things that Anna Holm sells")
 
 
 def test_questions_that_it_has_seen_are_refused(market, folder, trained):

@@ -290,12 +290,6 @@ def test_where_the_number_of_patterns_is_used_up_leftovers_are_a_group_of_their_
     assert sum(len(group.training) for group in found) == 120
 
 
-def test_common_words_route_new_queries_to_their_group():
-    texts = [one.text for one in made(120, "t")]
-    centroids = Centroids.of([texts[n::3] for n in range(3)])
-    assert centroids.nearest(["Which drug treats gout well?", "Who wrote it?"]) == [0, 2]
-
-
 GROUPS = [
     Group("g1", "swim", ("a1",), ("a2", "a3", "a4")),
     Group("g2", "fly", ("b1",), ("b2", "b3", "b4")),

@@ -159,9 +159,6 @@ def test_what_is_not_served_is_refused_by_name_in_openais_form(client, asked, st
     assert raised.value.status_code == status
 
 
-"""The server of this module is behind one, for a client of another library."""
-
-
 QUERY = "love letter"
 
 

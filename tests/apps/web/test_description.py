@@ -8,7 +8,6 @@ from schemathesis.specs.openapi.checks import response_schema_conformance, statu
 
 from tests.apps.web.parts import Visit
 
-"""The server of this module is behind one, for a client of another library."""
 CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance]
 EXAMPLES = 8
 """Requests made up for each operation."""

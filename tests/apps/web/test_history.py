@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.apps.web.parts import Explorer, Server, Visit, web_settings
-from tests.apps.web.test_page import MARIE, ask, ask_and_wait, menu, open_query, wait_for_the_end, write, written
+from tests.apps.web.parts import MARIE, Explorer, Server, Visit, web_settings
+from tests.apps.web.test_page import ask, ask_and_wait, menu, open_query, wait_for_the_end, write, written
 from tests.ending import until
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kbnav.settings.systems import find
-from tests.apps.web.parts import CURIE, Explorer, Server, web_settings
+from tests.apps.web.parts import CURIE, MARIE, Explorer, Server, web_settings
 from tests.dripping import silent
 from tests.ending import running
 from tests.knowledge.endpoint.served import serving
@@ -22,8 +22,6 @@ from tests.models.stub import Canned, ModelStub, streamed
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
-
-MARIE = "Which elements were discovered by Marie Curie?"
 
 
 def menu(page: Page, title: str) -> None:

@@ -9,8 +9,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
-from tests.apps.web.parts import Server, web_settings
-from tests.apps.web.test_page import MARIE, ask, ask_and_wait, open_query, share, wait_for_the_end, write
+from tests.apps.web.parts import MARIE, Server, web_settings
+from tests.apps.web.test_page import ask, ask_and_wait, open_query, share, wait_for_the_end, write
 from tests.ending import until
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-""""""
+"""Texts, names and vectors of an SKB: how they are indexed and searched, and found in questions."""
 
 import math
 import shutil

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
@@ -123,17 +123,10 @@ def flattened(command: Callable[..., Any]) -> Callable[..., Any]:
     for parameter in signature.parameters.values():
         kind = parameter.annotation
         inner = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
-        if is_dataclass(kind):
+        if isinstance(kind, type) and is_dataclass(kind):
             types = get_type_hints(kind, include_extras=True)
-            inner = [
-                inspect.Parameter(
-                    one.name,
-                    inspect.Parameter.KEYWORD_ONLY,
-                    default=inspect.Parameter.empty if one.default is MISSING else one.default,
-                    annotation=types[one.name],
-                )
-                for one in fields(kind)
-            ]
+            own = inspect.signature(kind).parameters.values()
+            inner = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[one.name]) for one in own]
             groups[parameter.name] = (kind, [one.name for one in inner])
         flat += inner
     if not groups:

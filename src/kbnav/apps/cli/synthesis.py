@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,64 +23,19 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.store import SKB
 
 
-@dataclass(frozen=True)
-class Models:
-    """The models of the pipeline; an empty one is that of ``extract``."""
-
-    extract: Annotated[
-        str, option("--extract", "MODEL", "Let models make the questions: this one reads what a node's text meets.")
-    ] = ""
-    fuse: Annotated[str, option("--fuse", "MODEL", "This one writes the query; default: that of --extract.")] = ""
-    rewrite: Annotated[str, option("--rewrite", "MODEL", "This one rewrites it; default: that of --extract.")] = ""
-    verify: Annotated[
-        str, option("--verify", "MODEL,…", "These must agree on each answer; default: that of --extract alone.")
-    ] = ""
-    most: Annotated[int, option("--most", "N", "Candidates of a question that are verified.", min=1)] = 50
-    max_cost: MaxCost = None
-
-    @property
-    def steps(self) -> StepModels:
-        """Which model does which step. Raises UsageError."""
-        from kbnav.evaluation.synthesis.pipeline import StepModels
-
-        verifiers = tuple(one.strip() for one in self.verify.split(",") if one.strip())
-        fuse, rewrite = self.fuse or self.extract, self.rewrite or self.extract
-        return StepModels(self.extract, fuse, rewrite, verifiers or (self.extract,))
-
-    def run(
-        self, skb: SKB, wanted: SplitSizes, wording: Wording, settings: Settings, out: Path
-    ) -> tuple[list[Synthesized], SynthesisReport]:
-        """Make the questions; replies are saved beside ``out``.
-
-        Raises UsageError, StopRun.
-        """
-        from kbnav.evaluation.synthesis.pipeline import model_price, open_models, synthesize_with_models
-
-        steps, limit, prices = self.steps, self.max_cost, known_prices(settings)
-        for model in steps.models:
-            if limit is not None and model_price(model, prices) is None:
-                raise UsageError(f"--max-cost needs the price of {model}: set prices.{model} in kbnav.toml")
-        models = open_models(steps, settings, out.with_name(f"{out.name.removesuffix('.jsonl')}.replies.sqlite"))
-
-        def enough() -> bool:
-            return limit is not None and (models.dollars or 0.0) >= limit
-
-        try:
-            made = synthesize_with_models(
-                skb, wanted, wording, models, most=self.most, enough=enough, progress=Counter("questions")
-            )
-        except BaseException:
-            print("stopped; replies are saved: the same command continues it", file=sys.stderr)
-            raise
-        if enough():
-            print(f"stopped at ${limit:g}; with more the same command continues it", file=sys.stderr)
-        return made
-
-
 def synthesize(
     kb: Skb,
     out: Annotated[Path, option("--out", "FILE", "File of the test questions (.jsonl); the others beside it.")],
-    models: Models,
+    extract: Annotated[
+        str, option("--extract", "MODEL", "Let models make the questions: this one reads what a node's text meets.")
+    ] = "",
+    fuse: Annotated[str, option("--fuse", "MODEL", "This one writes the query; default: that of --extract.")] = "",
+    rewrite: Annotated[str, option("--rewrite", "MODEL", "This one rewrites it; default: that of --extract.")] = "",
+    verify: Annotated[
+        str, option("--verify", "MODEL,…", "These must agree on each answer; default: that of --extract alone.")
+    ] = "",
+    most: Annotated[int, option("--most", "N", "Candidates of a question that are verified.", min=1)] = 50,
+    max_cost: MaxCost = None,
     count: Annotated[int, option("--count", "N", "Test questions.", min=1)] = 200,
     train: Annotated[int, option("--train", "N", "Questions for training, in …-train.jsonl.", min=0)] = 0,
     val: Annotated[int, option("--val", "N", "Questions for validation, in …-val.jsonl.", min=0)] = 0,
@@ -118,16 +72,20 @@ def synthesize(
     settings = load(kb=kb)
     again = load_rewording(reworded) if reworded else None
     wanted = SplitSizes(count, train, val, seed)
-    if models.extract and reworded:
+    if extract and reworded:
         raise UsageError(
             "--reworded words questions that rules made; those by --extract are rewritten as they are made"
         )
-    if (models.fuse or models.rewrite or models.verify) and not models.extract:
+    if (fuse or rewrite or verify) and not extract:
         raise UsageError("--fuse, --rewrite and --verify go with --extract, which may be the same model")
     with open_skb(settings, "the synthesis of questions") as base:
         skb = base.skb
-        if models.extract:
-            questions, report = models.run(skb, wanted, words, settings, out)
+        if extract:
+            from kbnav.evaluation.synthesis.pipeline import StepModels
+
+            verifiers = tuple(one.strip() for one in verify.split(",") if one.strip()) or (extract,)
+            steps = StepModels(extract, fuse or extract, rewrite or extract, verifiers)
+            questions, report = _by_models(skb, wanted, words, settings, out, steps, most, max_cost)
         else:
             questions, report = by_rules(skb, wanted, words, progress=Counter("questions"))
         files = write_questions(out, questions, report)
@@ -142,6 +100,33 @@ def synthesize(
     else:
         print("\n".join(_report_lines(report, files)))
     raise typer.Exit(0 if len(questions) == count + train + val else 1)
+
+
+def _by_models(
+    skb: SKB, wanted: SplitSizes, wording: Wording, settings: Settings, out: Path, steps: StepModels, most: int,
+    limit: float | None,
+) -> tuple[list[Synthesized], SynthesisReport]:  # fmt: skip
+    """The questions, made by models up to a ``limit`` of dollars; replies are saved beside ``out``."""
+    from kbnav.evaluation.synthesis.pipeline import model_price, open_models, synthesize_with_models
+
+    prices = known_prices(settings)
+    for model in steps.models:
+        if limit is not None and model_price(model, prices) is None:
+            raise UsageError(f"--max-cost needs the price of {model}: set prices.{model} in kbnav.toml")
+    models = open_models(steps, settings, out.with_name(f"{out.name.removesuffix('.jsonl')}.replies.sqlite"))
+
+    def enough() -> bool:
+        return limit is not None and (models.dollars or 0.0) >= limit
+
+    shown = Counter("questions")
+    try:
+        made = synthesize_with_models(skb, wanted, wording, models, most=most, enough=enough, progress=shown)
+    except BaseException:
+        print("stopped; replies are saved: the same command continues it", file=sys.stderr)
+        raise
+    if enough():
+        print(f"stopped at ${limit:g}; with more the same command continues it", file=sys.stderr)
+    return made
 
 
 def _report_lines(report: SynthesisReport, files: Sequence[Path]) -> Iterator[str]:

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
@@ -127,23 +126,22 @@ class RunProgress:
         if event.call:
             self._running.append(event.call)
             self._together = len(self._running) > 1
-            self._print(partial(call_lines, before=self._called), event.call)
+            self._print(call_lines, event.call, self._called)
             self._called = event.call
         for step in event.steps:
             if event.kind == "dropped":
                 self._print(drop_line, step)
                 continue
             if self._together:
-                head = f"← {printable(step.call.tool)} {short_arguments(step.call.arguments)}"
-                self._print(lambda text: Text(text, style="cyan"), head)
+                self._print(Text, f"← {printable(step.call.tool)} {short_arguments(step.call.arguments)}", "cyan")
             self._print(observation_lines, step)
             self._running = [call for call in self._running if call is not step.call]
         tools = dict.fromkeys(printable(call.tool) for call in self._running)
         self._wait_for(f"running {', '.join(tools)}" if tools else self._thinking)
 
-    def _print(self, lines: Callable[[Any], Any], what: Any) -> None:
+    def _print(self, lines: Callable[..., Any], *what: Any) -> None:
         if self._steps:
-            self._console.print(lines(what), crop=False)
+            self._console.print(lines(*what), crop=False)
 
     def _wait_for(self, what: str) -> None:
         self._awaited, self._since = what, time.monotonic()

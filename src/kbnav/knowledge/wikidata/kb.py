@@ -184,11 +184,12 @@ class WikidataKB:
         code = language_code(language)
         asked = self._id(property_id, "P")
         chosen = queries.candidate_uses(self.select(queries.examples_query(asked)), self._words)
-        known = self._api.brief([asked, *(one for use in chosen for one in use.ids(self._words))], code)
+        used = (one for subject, value in chosen for one in (subject, value.id) if one)
+        known = self._api.brief([asked, *used], code)
         if asked not in known:
             raise no_page(asked)
         relation = known.get(asked, Entity(asked, kind="property"))
-        return queries.shown_examples(chosen, relation, known, limit, self._words)
+        return queries.shown_examples(chosen, relation, known, limit)
 
     def property_profile(self, property_id: str, *, language: str = "en") -> PropertyProfile:
         """See ``Profiled``."""

@@ -7,7 +7,7 @@ are millions.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Literal
 
 from kbnav.answers.tables import AnswerTable, Term
@@ -19,6 +19,7 @@ from kbnav.knowledge.base import (
     Share,
     Stated,
     Statement,
+    Value,
 )
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, WIKIDATA_VOCABULARY, Vocabulary
 from kbnav.knowledge.wikidata.entities import term_value
@@ -122,17 +123,8 @@ def examples_query(property_id: str) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Use:
-    """A use of a property before labels are known."""
-
-    subject: str
-    value: Term
-
-    def ids(self, words: Vocabulary) -> tuple[str, ...]:
-        """The subject, and the value where it is an entity."""
-        named = words.entity_id(self.value.value) if self.value.type == "uri" else ""
-        return (self.subject, named) if named else (self.subject,)
+Use = tuple[str, Value]
+"""The subject's id and the value of a use of a property, before labels are known."""
 
 
 def candidate_uses(table: AnswerTable, words: Vocabulary = WIKIDATA_VOCABULARY) -> list[Use]:
@@ -152,30 +144,20 @@ def candidate_uses(table: AnswerTable, words: Vocabulary = WIKIDATA_VOCABULARY) 
         key = value.id or value.text
         dull = value.special or key == one or key in values
         values.add(key)
-        (others if dull else fresh).append(Use(one, cell))
+        (others if dull else fresh).append((one, value))
     return (fresh + others)[:CANDIDATES]
 
 
-def shown_examples(
-    uses: Sequence[Use],
-    relation: Entity,
-    known: Mapping[str, Entity],
-    limit: int,
-    words: Vocabulary = WIKIDATA_VOCABULARY,
-) -> list[Example]:
+def shown_examples(uses: Sequence[Use], relation: Entity, known: Mapping[str, Entity], limit: int) -> list[Example]:
     """The examples to show: those of which every entity has a label first, and otherwise in order."""
 
-    def label(one: str) -> str:
-        return known[one].label if one in known else ""
+    def named(one: str) -> Entity:
+        return known.get(one) or Entity(one)
 
-    ordered = sorted(uses, key=lambda use: sum(not label(one) for one in use.ids(words)))
+    ordered = sorted(uses, key=lambda use: sum(not named(one).label for one in (use[0], use[1].id) if one))
     return [
-        Example(
-            known.get(use.subject, Entity(use.subject)),
-            relation,
-            term_value(use.value, lambda one: label(one) or one, words),
-        )
-        for use in ordered[:limit]
+        Example(named(one), relation, replace(value, text=named(value.id).label or value.id) if value.id else value)
+        for one, value in ordered[:limit]
     ]
 
 

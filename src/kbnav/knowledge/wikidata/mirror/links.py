@@ -11,7 +11,7 @@ import json
 import re
 import sqlite3
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import chain, pairwise
 from pathlib import Path
@@ -22,8 +22,7 @@ from pyoxigraph import Literal, NamedNode, RdfFormat, parse
 
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.sparql import syntax
-from kbnav.knowledge.sparql.tokens import tokenize
-from kbnav.knowledge.sparql.vocabulary import declared_prefixes, expand
+from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY, Terms
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
 
 if TYPE_CHECKING:
@@ -147,7 +146,7 @@ class Links:
                     select=syntax.Select(expressions=(), tail=syntax.Tail((), ())) as select,
                     where=syntax.Group(elements=(syntax.Triples(patterns=(pattern,)),)),
                 ) if select.visible == (pattern.subject,) and isinstance(pattern.verb, syntax.Path):
-                    found = self._back(pattern, declared_prefixes(tokenize(query)))
+                    found = self._back(pattern, Terms(query, WIKIDATA_VOCABULARY))
                     if found is None:
                         return None
                     name = json.dumps(pattern.subject[1:])
@@ -157,19 +156,15 @@ class Links:
                     return f'{{"head":{{"vars":[{name}]}},"results":{{"bindings":[{rows}]}}}}'.encode()
         return None
 
-    def _back(self, pattern: syntax.Pattern, declared: Mapping[str, str]) -> list[str] | None:
+    def _back(self, pattern: syntax.Pattern, terms: Terms) -> list[str] | None:
         """What leads to the pattern's object, as often as by different ways; None where that is not known here."""
-
-        def iri(text: str) -> str:
-            return expand(tokenize(text)[0], declared)
-
-        end = self._here.local_id(iri(pattern.object))
+        end = self._here.local_id(terms.iri(pattern.object))
         if not end or isinstance(pattern.verb, str):
             return None
         found = [end]
         for path, turned in reversed(pattern.verb.steps()):
             edge = path.parts[0] if path.kind in ("*", "+") else path
-            name = iri(edge.name) if edge.kind == "iri" and edge.name not in ("a", "A") and not turned else ""
+            name = terms.iri(edge.name) if edge.kind == "iri" and not turned else ""
             prop = name.removeprefix(self._here.wdt)
             if prop == name or not self._holds(prop):
                 return None
