@@ -15,7 +15,7 @@ from kbnav.evaluation.metrics.ranking import STARK_METRICS, mean_scores, ranks_i
 from kbnav.evaluation.metrics.statistics import paired_test
 from kbnav.planning.training import LabelledQuestion
 from kbnav.programs.program import Outcome, Program
-from kbnav.retrieval.base import KEPT
+from kbnav.retrieval.base import KEPT, followed
 from kbnav.runs.trajectory import Usage
 
 
@@ -45,10 +45,7 @@ class Trial:
 
 def ranked(outcome: Outcome, first: Sequence[str]) -> list[tuple[str, float]]:
     """Nodes by the program's scores, best first; behind them candidates in order, all where it failed."""
-    scored = list(outcome.scores.items())
-    lowest = min(outcome.scores.values(), default=0.0)
-    others = [node for node in first if node not in outcome.scores]
-    return [*scored, *((node, lowest - place) for place, node in enumerate(others, 1))]
+    return followed(list(outcome.scores.items()), [node for node in first if node not in outcome.scores])
 
 
 SIDE_BY_SIDE = 4

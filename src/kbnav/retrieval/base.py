@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol, Self, cast
+from typing import Any, Protocol, Self, TypeVar, cast
 
 from pydantic import model_validator
 
@@ -57,6 +57,7 @@ STARK_CANDIDATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """Node types that answer STaRK's questions, by style of the SKB; on Prime any type does."""
 NO_PROMPTS: Mapping[str, str] = MappingProxyType({})
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)|\A(?:(?!<think>).)*</think>", re.DOTALL | re.IGNORECASE)
+Node = TypeVar("Node")
 Hits = Sequence[tuple[int, float]]
 """Node numbers and scores, best first."""
 
@@ -121,7 +122,7 @@ def numbers(skb: SKB, ranking: Ranking) -> list[int]:
     return [skb.number(node) for node in ranking.ids]
 
 
-def followed(hits: Hits, others: Sequence[int]) -> list[tuple[int, float]]:
+def followed(hits: Sequence[tuple[Node, float]], others: Sequence[Node]) -> list[tuple[Node, float]]:
     """Hits, and behind them nodes that were not scored: in their order, each 1 below the one before."""
     lowest = min((score for _, score in hits), default=0.0)
     return [*hits, *((node, lowest - place) for place, node in enumerate(others, 1))]
