@@ -1,11 +1,10 @@
 """Chats: follow-ups know the earlier turns, and a killed session goes on where it was."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from typing import Self
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
@@ -217,7 +216,7 @@ class Late:
             raise AttributeError(name)
         return getattr(self._kb, name)
 
-    def metered(self, _: object) -> Late:
+    def metered(self, _: object) -> Self:
         return self  # a run asks what counts for it, which would be the knowledge base behind this one
 
     def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:

@@ -1,7 +1,5 @@
 """An OpenAI-compatible endpoint on the loopback address whose replies are a list."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading
@@ -10,7 +8,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from kbnav.models.cancellation import Cancellation
 from tests.ending import joined, running
@@ -133,7 +131,7 @@ class ModelStub:
     def base_url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_port}/v1"
 
-    def __enter__(self) -> ModelStub:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

@@ -1,7 +1,5 @@
 """A real MediaWiki for tests: Debian's package with SQLite, served by PHP on a port of this machine."""
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess
@@ -9,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import requests
 
@@ -82,7 +80,7 @@ class MediaWiki:
             self.port = free.getsockname()[1]
         self.api = f"http://127.0.0.1:{self.port}/api.php"
 
-    def __enter__(self) -> MediaWiki:
+    def __enter__(self) -> Self:
         self._maintain(
             "install", "--dbtype", "sqlite", "--dbpath", f"{self.folder}/data", "--dbname", "wiki", "--server",
             f"http://127.0.0.1:{self.port}", "--scriptpath", "", "--pass", PASSWORD, "--confpath", str(self.folder),

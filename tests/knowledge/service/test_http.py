@@ -1,7 +1,5 @@
 """The one policy of all requests, against a real server: contact, retries, refusals, cache, limits."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import multiprocessing
@@ -640,8 +638,6 @@ class Counted(HttpClient):
 
     def _send(self, request):
         self.sent.append((request.url, self._clock.now))
-        from kbnav.knowledge.replies import Reply
-
         return Reply(200, b"{}", {"content-type": "application/json"}, request.url)
 
 
