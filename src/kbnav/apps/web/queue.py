@@ -78,7 +78,7 @@ REMEMBERED, FEW = 200, 200
 """Runs that ended here of which a follower need not ask the database; and answers of rules that are told again where
 the same is asked, if they have few rows."""
 LOOKED_AT = 200
-"""Runs that wait of which it is looked at in one tick whether another worker has ended them; and so many are ended."""
+"""Runs that wait of which it is looked at in one tick whether another worker has ended them, and that end there."""
 FAR, LONGEST_SILENCE = 100, 15.0
 """Places in the line for which a follower is told its own a second later, up to so many seconds."""
 BROKEN = "An error in kbnav itself; the server's log says more."
