@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import gc
 import gzip
 import json
 import os
@@ -470,6 +471,16 @@ def test_calls_of_models_from_several_threads_are_made_by_one_loop():
     with ThreadPoolExecutor(3) as threads:
         assert list(threads.map(lambda _: Cancellation().run_here(lambda: ask(model, "hello"))[0], range(9)))
     assert len(loops) == 1
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # of loops that were closed
+def test_one_model_is_asked_in_several_loops():
+    with ModelStub([completion("Yes.")] * 4) as stub:
+        model = open_chat_model(settings_for(stub.base_url), sampling=False)
+        for _ in range(2):
+            assert asyncio.run(model.ainvoke("hello")).text == "Yes."
+            assert Cancellation().ask(lambda: model.ainvoke("hello")).text == "Yes."
+    gc.collect()
 
 
 def test_a_process_ends_with_the_one_that_started_it_however_that_ends():
