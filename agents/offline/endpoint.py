@@ -1,8 +1,8 @@
 """The policy for SPARQL endpoints of any vocabulary: search, find out how what was found belongs together, query.
 
 It answers questions for the members of one class that are linked to one, two or three named things or values by one
-property or two, how many they are, and which has most or least of something. Of anything else (yes or no, arithmetic,
-groups, comparisons, negation, follow-up questions) it says, where it notices, that it finds no answer.
+property or two, how many they are, whether there are any, and which has most or least of something. Of anything else
+(arithmetic, groups, comparisons, negation, follow-up questions) it says, where it notices, that it finds no answer.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from kbnav.agents.offline.policy import (
 )
 from kbnav.answers.language import lexicon
 from kbnav.answers.relevance import relevance
+from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import Entity, SearchResult
 from kbnav.knowledge.sparql.vocabulary import label_from_iri
 from kbnav.runs.trajectory import FINISH, Doubt, Understood
@@ -130,16 +131,18 @@ class EndpointAgenda(Agenda):
         yield [("search_entities", f"Looking up “{text}”, which is a name here.", {"query": text}) for text in more]
         self._read()
         pointing, final = question.pronoun and not self.anchors, ""
-        if not (pointing or question.comparative or question.kind == "yes-no") and (self.target or self.anchors):
-            final = yield from self._final()
+        if not (pointing or question.comparative) and (self.target or self.anchors):
+            final = yield from (self._whether() if question.kind == "yes-no" else self._final())
         said = [name for anchor in self.anchors for name in (anchor.text, _spoken(anchor.text))]
         unused = self.unused(self._labels(), said, final)
         if final and self.rows.get(final) and not self.lost:
-            counted = "COUNT(" in final and self.table(final).rows[0][0]
-            rows, needed = int(counted.value) if counted else self.rows[final], not (self.links or self.number)
+            table = self.table(final)
+            counted = "COUNT(" in final and table.rows[0][0]
+            rows = int(counted.value) if counted else self.rows[final]
+            needed = not (self.links or self.number) or table.boolean is False
             if not self.leaves_too_much(unused, rows=rows, all_needed=needed):
                 self.understood = Understood(unused=(*self.telling(unused), *self.question.second), doubts=self.doubts)
-                yield [(FINISH, FITS, {"answer": ""})]
+                yield [(FINISH, FITS, {"answer": self._sentence(table)})]
                 return
         begun = question.asks or question.kind != "values" or self.target  # else it is a part of one
         if self.state["history"] and (pointing or not (begun and (self.target or self.anchors))):
@@ -164,8 +167,8 @@ class EndpointAgenda(Agenda):
                 break
         for phrase, search in found.items():
             thing, kind = first(search, of_class=False), first(search, of_class=True)
-            if phrase is asked or len(phrase.text) < 2:
-                continue
+            if phrase is asked or len(phrase.text) < 2 or (kind and stems(_name(kind)) == stems(phrase.text)):
+                continue  # a class is nothing that another thing is linked to
             other, unknown = search.properties or kind, search.rung in ("none", "near")
             if phrase.whole and search.rung == "shorter":
                 anchors[Anchor(phrase.text)] = None
@@ -192,6 +195,12 @@ class EndpointAgenda(Agenda):
         """What a query stands for: its class, the properties, the number that it sorts by."""
         labels = [_name(self.target) if self.target else "", *(link.words for link in self.links), *self.heard]
         return [*labels, *self.number.names, (self.question.measure or ("",))[0]] if self.number else labels
+
+    def _sentence(self, table: AnswerTable) -> str:
+        """The answer in words where a bare yes or no would not say what is so; else empty."""
+        if table.boolean is None:
+            return ""
+        return f"✓ ({self.links[0].names[0]}: {self.anchors[-1].text})" if table.boolean else f"✗ ({self.told['no']})"
 
     def _final(self) -> Generator[Calls, None, str]:
         """Run the query that answers, and return it; empty where something is not linked."""
@@ -226,6 +235,19 @@ class EndpointAgenda(Agenda):
         yield from self.queried(final, "This asks for it in the properties found.")
         return final
 
+    def _whether(self) -> Generator[Calls, None, str]:
+        """Ask whether two things are linked by the property that the words name; all else is declined."""
+        both = [anchor for anchor in self.anchors if anchor.id]
+        for anchor, another in (both, both[::-1]) if len(both) == 2 else ():
+            link = yield from self._linked(anchor)
+            if link and link.way in (1, 2):
+                self.anchors = (another, anchor) if link.way == 1 else (anchor, another)  # the value last
+                self.links, edge = [link for _ in both], link.properties[0]
+                final = f"ASK {{ {{ {anchor.id} {edge} {another.id} }} UNION {{ {another.id} {edge} {anchor.id} }} }}"
+                yield from self.queried(final, f"Are they linked by {link.names[0]}?")
+                return final
+        return ""
+
     def _linked(self, anchor: Anchor) -> Generator[Calls, None, Link | None]:
         """The properties that fit the words left best, one before two."""
         known, question = lexicon(self.language), self.question
@@ -233,6 +255,7 @@ class EndpointAgenda(Agenda):
         rest = [word for word in words_of(question.text) if word not in taken]
         thought = f"Which properties lie between {anchor.id or f'“{anchor.text}”'} and what is asked for?"
         moment = f" FILTER({_MOMENT.format('?answer')})" if question.asks == "time" and not self.target else ""
+        moment += " FILTER(isIRI(?answer))" if question.kind == "yes-no" else ""
         for hops in (1, 2) if self.target else (1,):
             edges = ("?p", "?q")[:hops]
             parts = [
@@ -256,7 +279,7 @@ class EndpointAgenda(Agenda):
             # As forms of a verb do: "born", birth; "erschienen", Erscheinungsjahr.
             starts = {link: [one for one in rest if f" {one[:_STEM]}" in f" {link.words.casefold()}"] for link in links}
             alike = [link for link in links if starts[link]]
-            if (anchor.sign or question.asks in ("time", "place")) and len(alike) == 1:
+            if (anchor.sign or question.asks in ("time", "place") or question.kind == "yes-no") and len(alike) == 1:
                 self.heard = [*self.heard, *(starts[alike[0]] if anchor.sign else ())]
                 return alike[0]
         return None
