@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterator, Sequence
+from itertools import permutations
 from typing import NamedTuple
 
 from kbnav.agents.offline.policy import (
@@ -25,7 +26,6 @@ from kbnav.agents.offline.policy import (
 )
 from kbnav.answers.language import lexicon
 from kbnav.answers.relevance import relevance
-from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import Entity, SearchResult
 from kbnav.knowledge.sparql.vocabulary import label_from_iri
 from kbnav.runs.trajectory import FINISH, Doubt, Understood
@@ -115,6 +115,8 @@ class EndpointAgenda(Agenda):
     number: Link | None = None
     """What a superlative sorts by."""
     doubts: tuple[Doubt, ...] = ()
+    verdict = ""
+    """Yes or no in words that say what is so."""
     heard: Sequence[str] = ()
     """Words that a property was taken for because it begins as they do."""
 
@@ -136,13 +138,12 @@ class EndpointAgenda(Agenda):
         said = [name for anchor in self.anchors for name in (anchor.text, _spoken(anchor.text))]
         unused = self.unused(self._labels(), said, final)
         if final and self.rows.get(final) and not self.lost:
-            table = self.table(final)
-            counted = "COUNT(" in final and table.rows[0][0]
+            counted = "COUNT(" in final and self.table(final).rows[0][0]
             rows = int(counted.value) if counted else self.rows[final]
-            needed = not (self.links or self.number) or table.boolean is False
+            needed = not (self.links or self.number) or self.table(final).boolean is False
             if not self.leaves_too_much(unused, rows=rows, all_needed=needed):
                 self.understood = Understood(unused=(*self.telling(unused), *self.question.second), doubts=self.doubts)
-                yield [(FINISH, FITS, {"answer": self._sentence(table)})]
+                yield [(FINISH, FITS, {"answer": self.verdict})]
                 return
         begun = question.asks or question.kind != "values" or self.target  # else it is a part of one
         if self.state["history"] and (pointing or not (begun and (self.target or self.anchors))):
@@ -196,12 +197,6 @@ class EndpointAgenda(Agenda):
         labels = [_name(self.target) if self.target else "", *(link.words for link in self.links), *self.heard]
         return [*labels, *self.number.names, (self.question.measure or ("",))[0]] if self.number else labels
 
-    def _sentence(self, table: AnswerTable) -> str:
-        """The answer in words where a bare yes or no would not say what is so; else empty."""
-        if table.boolean is None:
-            return ""
-        return f"✓ ({self.links[0].names[0]}: {self.anchors[-1].text})" if table.boolean else f"✗ ({self.told['no']})"
-
     def _final(self) -> Generator[Calls, None, str]:
         """Run the query that answers, and return it; empty where something is not linked."""
         question = self.question
@@ -237,14 +232,16 @@ class EndpointAgenda(Agenda):
 
     def _whether(self) -> Generator[Calls, None, str]:
         """Ask whether two things are linked by the property that the words name; all else is declined."""
-        both = [anchor for anchor in self.anchors if anchor.id]
-        for anchor, another in (both, both[::-1]) if len(both) == 2 else ():
+        self.members += "FILTER(isIRI(?answer)) "
+        self.anchors = both = [anchor for anchor in self.anchors if anchor.id]
+        for anchor, another in permutations(both) if len(both) == 2 else ():
             link = yield from self._linked(anchor)
             if link and link.way in (1, 2):
-                self.anchors = (another, anchor) if link.way == 1 else (anchor, another)  # the value last
-                self.links, edge = [link for _ in both], link.properties[0]
+                self.links, edge = [link, link], link.properties[0]
                 final = f"ASK {{ {{ {anchor.id} {edge} {another.id} }} UNION {{ {another.id} {edge} {anchor.id} }} }}"
-                yield from self.queried(final, f"Are they linked by {link.names[0]}?")
+                so = (yield from self.queried(final, f"Are they linked by {link.names[0]}?")).boolean
+                value = anchor if link.way == 1 else another
+                self.verdict = f"✓ ({link.names[0]}: {value.text})" if so else f"✗ ({self.told['no']})"
                 return final
         return ""
 
@@ -255,7 +252,6 @@ class EndpointAgenda(Agenda):
         rest = [word for word in words_of(question.text) if word not in taken]
         thought = f"Which properties lie between {anchor.id or f'“{anchor.text}”'} and what is asked for?"
         moment = f" FILTER({_MOMENT.format('?answer')})" if question.asks == "time" and not self.target else ""
-        moment += " FILTER(isIRI(?answer))" if question.kind == "yes-no" else ""
         for hops in (1, 2) if self.target else (1,):
             edges = ("?p", "?q")[:hops]
             parts = [
