@@ -68,10 +68,8 @@ class SkbAgenda(Agenda):
         self._reading: Reading = schema.read(state["question"], self.language)
         beyond = [token.low for token in self._reading.tokens if token.low in _BEYOND]
         self.question = replace(self.question, strict=(*self.question.strict, *beyond))
-        begins = [token.low for token in self._reading.tokens[:1]]
-        counted = self.question.kind == "count" or begins in (["list"], ["show"], ["all"])
         names = self._reading.mentions
-        if names and not self._reading.asked and (counted if len(names) == 1 else names[0].text.islower()):
+        if names and not self._reading.asked and (self.question.kind == "count" or names[0].text.islower()):
             kind = self._skb.type(names[0].nodes[0])
             linked = {step.target for step in schema.paths.steps(kind)}
             if len(linked) == 1:  # of a category its things are counted

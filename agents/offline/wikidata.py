@@ -518,21 +518,16 @@ class WikidataAgenda(Agenda):
                 yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} has any {property_id}.")
             return
         path, value = self._path(INSTANCE_OF, SUBCLASS_OF), f"wd:{other.best}"
-        ways = [
-            f"{subject} ?link {value}",
-            f"{value} ?link {subject}",
-            *([f"{subject} {path} {value}"] if path else []),
-        ]
-        either = " UNION ".join(f"{{ {way} }}" for way in ways)
+        either = f"{{ {subject} ?link {value} }} UNION {{ {value} ?link {subject} }}"
+        if path:
+            either += f" UNION {{ {subject} {path} {value} }}"
         yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} is, or is linked to, {other.text}.")
 
     def _compared(self, focus: Sequence[Segment]) -> Iterator[Hypothesis]:
         """Members of a class by a date or a quantity, the question's or its adjective's: the first, or within years."""
         dimension, order = self.question.measure or ("date", "")
         kinds = ("time",) if dimension == "date" else ("quantity", "time")
-        own = [segment for segment in self.segments if fold(segment.text) == fold(dimension)]
-        others = [segment for segment in self.segments if segment not in own and not segment.noun]
-        hits = [hit for cut in (others, own) for hit in property_hits(cut).values()]
+        hits = property_hits([segment for segment in self.segments if not segment.noun]).values()
         linked = "".join(f"?answer ?link wd:{name.best} . " for name in focus if name.score >= _SURE)
         years = "".join(f" FILTER(YEAR(?value) {sign} {year})" for sign, year in self.question.years)
         for measure in [hit.id for hit, score in hits if hit.datatype in kinds and score >= 0.5][:2]:
