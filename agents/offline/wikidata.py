@@ -39,8 +39,8 @@ from kbnav.tools.toolbox import Toolbox
 _SEARCHES, _QUERIES, _RELATIONS = 4, 8, 3
 _ENOUGH = 0.35
 """Score of a relation that is tried."""
-_LIKELY, _SURE = 0.2, 1.0
-"""Scores of a name: below the first it is no link, from the second on it is hardly anything else."""
+_LIKELY, _SURE, _STATED = 0.2, 1.0, 2.0
+"""Scores: of a name that is no link below it, and hardly anything else from it on; of a relation that says no, too."""
 _RUNGS = {"exact": 1.0, "near": 0.85, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}
 _HAS = ("did ", "do ", "does ", "had ", "has ", "have ", "hat ", "hatte ", "haben ", "hatten ")  # not what it is
 _ABOUT = (
@@ -209,9 +209,8 @@ class WikidataAgenda(Agenda):
                     all_counts = "COUNT(" in final or "ORDER BY" in probe
                     copy = [Doubt("copy")] if all_counts and is_mirror(self.context.kb.state()) else []
                     told = focus[0].items[0] if "?direct" in probe else Entity("")
-                    self.understood = Understood(
-                        told.label, (*self.telling(unused), *self.question.second), doubts=(*doubts, *copy)
-                    )
+                    said = [one for one in self.telling(unused) if fold(one) not in self.question.hint.split()]
+                    self.understood = Understood(told.label, (*said, *self.question.second), doubts=(*doubts, *copy))
                     yield [(FINISH, FITS, {"result": number, "answer": told.description or self._sentence(probe)})]
         return refused
 
@@ -354,7 +353,7 @@ class WikidataAgenda(Agenda):
             yield from self._compared(focus)
         ranked = sorted((one for name in focus for one in self._relations(name)), key=lambda one: -one.score)
         if question.kind == "yes-no":
-            if focus and not question.text.casefold().startswith(_HAS):
+            if focus:
                 yield from self._checks(focus[0], ranked)
             return
         for relation in ranked[:_RELATIONS]:
@@ -510,12 +509,23 @@ class WikidataAgenda(Agenda):
     def _checks(self, focus: Segment, ranked: Sequence[Relation]) -> Iterator[Hypothesis]:
         """Yes/no questions: whether two entities are linked, or whether one has a property at all."""
         other = next((name for name in self.names if name.best != focus.best), None)
-        subject = f"wd:{focus.best}"
+        subject, has = f"wd:{focus.best}", self.question.text.casefold().startswith(_HAS)
         if other is None:
-            found = [*(relation.property_id for relation in ranked), *property_hits(self.besides(focus))]
+            found = [] if has else [*(relation.property_id for relation in ranked), *property_hits(self.besides(focus))]
             for property_id in found[:1]:
                 either = f"{{ {subject} wdt:{property_id} ?value }} UNION {{ ?value wdt:{property_id} {subject} }}"
                 yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} has any {property_id}.")
+            return
+        for one in ranked:
+            (end,) = {focus.best, other.best} - {one.entity}
+            linked = any(edge.value.id == end for edge in one.edges)
+            sure = one.score >= _STATED and "item" in one.kinds and one.label != other.items[0].label  # "a language"
+            if linked or (sure and not has):
+                every = {edge.rank for edge in one.edges} != {"normal"}  # a preferred statement may hide it
+                pattern = (one.statement if linked and every else one.triple)(f"wd:{end}")
+                yield Hypothesis(f"ASK {{ {pattern} }}", f"Checking {one.label} between {focus.text} and {other.text}.")
+                return
+        if has:
             return
         path, value = self._path(INSTANCE_OF, SUBCLASS_OF), f"wd:{other.best}"
         either = f"{{ {subject} ?link {value} }} UNION {{ {value} ?link {subject} }}"
