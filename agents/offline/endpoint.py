@@ -1,8 +1,9 @@
 """The policy for SPARQL endpoints of any vocabulary: search, find out how what was found belongs together, query.
 
 It answers questions for the members of one class that are linked to one, two or three named things or values by one
-property or two, how many they are, whether there are any, and which has most or least of something. Of anything else
-(arithmetic, groups, comparisons, negation, follow-up questions) it says, where it notices, that it finds no answer.
+property or two, how many they are, and which has most or least of something; and whether two things are linked. Of
+anything else (arithmetic, groups, comparisons, negation, follow-up questions) it says, where it notices, that it finds
+no answer.
 """
 
 from __future__ import annotations
@@ -136,7 +137,9 @@ class EndpointAgenda(Agenda):
         if not (pointing or question.comparative) and (self.target or self.anchors):
             final = yield from (self._whether() if question.kind == "yes-no" else self._final())
         said = [name for anchor in self.anchors for name in (anchor.text, _spoken(anchor.text))]
-        unused = self.unused(self._labels(), said, final)
+        labels = [_name(self.target) if self.target else "", *(link.words for link in self.links), *self.heard]
+        labels += [*self.number.names, (question.measure or ("",))[0]] if self.number else []
+        unused = self.unused(labels, said, final)
         if final and self.rows.get(final) and not self.lost:
             counted = "COUNT(" in final and self.table(final).rows[0][0]
             rows = int(counted.value) if counted else self.rows[final]
@@ -191,11 +194,6 @@ class EndpointAgenda(Agenda):
         if self.target:
             told = "FILTER(!isBlank(?answer)) " if question.kind == "values" else ""  # nobody can read such a node
             self.members = f"?answer a {self.target.id} . {told}"
-
-    def _labels(self) -> list[str]:
-        """What a query stands for: its class, the properties, the number that it sorts by."""
-        labels = [_name(self.target) if self.target else "", *(link.words for link in self.links), *self.heard]
-        return [*labels, *self.number.names, (self.question.measure or ("",))[0]] if self.number else labels
 
     def _final(self) -> Generator[Calls, None, str]:
         """Run the query that answers, and return it; empty where something is not linked."""
