@@ -508,10 +508,11 @@ class WikidataAgenda(Agenda):
                 either = f"{{ {subject} wdt:{property_id} ?value }} UNION {{ ?value wdt:{property_id} {subject} }}"
                 yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} has any {property_id}.")
             return
+        own = {found.id for found in other.properties}  # "a programming language" is a thing, no property
         for one in ranked:
             (end,) = {focus.best, other.best} - {one.entity}
             linked = any(edge.value.id == end for edge in one.edges)
-            sure = one.score >= _STATED and "item" in one.kinds and one.label != other.items[0].label  # "a language"
+            sure = one.score >= _STATED and "item" in one.kinds and one.property_id not in own
             if linked or (sure and not has):
                 every = {edge.rank for edge in one.edges} != {"normal"}  # a preferred statement may hide it
                 pattern = (one.statement if linked and every else one.triple)(f"wd:{end}")
@@ -564,14 +565,20 @@ class WikidataAgenda(Agenda):
         return self.leaves_too_much(unused, rows=self.rows.get(query, 0), all_needed=needed)
 
     def _sentence(self, query: str) -> str:
-        """The answer in words where the values alone would not say what they are: a check, or a life; else empty."""
+        """The answer in words where values alone would not say what they are: a check, a life, a dated number."""
+        table, ids, life = self.table(query), entity_ids(query), self.words.each((BIRTH, DEATH))
         if query.startswith("ASK"):
-            return "✓" if self.table(query).boolean else f"✗ ({self.told['no']})"
-        life = self.words.each((BIRTH, DEATH))
-        if not life or f"wdt:{life[0]} ?answer" not in query or self.question.asks == "time":
-            return ""
-        told = [edge for edge in self._out(*entity_ids(query)) if edge.property.id in life and edge.value.text]
-        names = self.context.kb.labels(list(life), language=self.context.answer_language)
+            return "✓" if table.boolean else f"✗ ({self.told['no']})"
+        told: list[Statement | Qualifier] = []
+        if life and f"wdt:{life[0]} ?answer" in query and self.question.asks != "time":
+            told += [edge for edge in self._out(*ids) if edge.property.id in life and edge.value.text]
+        values = [cell.value for row in table.rows for cell in row if cell]
+        for edge in self._out(*ids):
+            dated = edge.qualifiers and value_kind(edge.value) == "number" and edge.property.id in ids
+            if dated and [edge.value.text] == values:
+                told += [edge, *edge.qualifiers]
+        properties, language = [one.property.id for one in told], self.context.answer_language
+        names = self.context.kb.labels(properties, language=language) if told else {}
         return "; ".join(f"{names.get(one.property.id, one.property.label)}: {one.value.text}" for one in told)
 
 
