@@ -19,7 +19,7 @@ from tests.models.stub import Canned, ModelStub, completion, failure
 NODES = """\
 {"id": "p1", "type": "person", "name": "Ann Reed"}
 {"id": "p2", "type": "person", "name": "Bob Lisk"}
-{"id": "h1", "type": "house", "name": "The Mill", "description": "A house with a wheel."}
+{"id": "h1", "type": "house", "name": "The Mill", "description": "A house with a wheel.", "made": [1850, {"by": "Zoë"}]}
 {"id": "h2", "type": "house", "name": "Long Barn"}
 """
 EDGES = "source\trelation\ttarget\np1\towns\th1\np1\towns\th2\np2\towns\th2\np2\towns\tnowhere\n"
@@ -80,6 +80,8 @@ def test_a_query_is_run_and_a_misspelled_folder_is_told_what_is_beside_it(kbnav)
     assert rows == [{"h": "h1", "hLabel": "The Mill"}, {"h": "h2", "hLabel": "Long Barn"}]
     assert kbnav.out(*query, "v.skb", "--csv").split() == ["h", "urn:kbnav:node/h1", "urn:kbnav:node/h2"]
     assert "The Mill" in kbnav.out(*query, "v.skb")
+    nodes = kbnav.out("retrieve", "--kb", "v.skb", "--system", "bm25", "--csv", "a wheel")
+    assert next(csv.DictReader(io.StringIO(nodes)))["made"] == '1850; {"by": "Zoë"}'
     assert kbnav.out("sparql", "query", "ASK { ?s rel:owns ?o }", "--kb", "v.skb").strip() == "True"
     for wrong in (("skb", "info", "v.sbk"), (*query, "v.sbk"), ("ask", "--kb", "v.sbk", "Who?")):
         assert "did you mean 'v.skb'?" in kbnav(*wrong)[2]
