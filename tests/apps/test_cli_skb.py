@@ -19,7 +19,7 @@ from tests.models.stub import Canned, ModelStub, completion, failure
 NODES = """\
 {"id": "p1", "type": "person", "name": "Ann Reed"}
 {"id": "p2", "type": "person", "name": "Bob Lisk"}
-{"id": "h1", "type": "house", "name": "The Mill", "description": "A house with a wheel.", "made": [1850, {"by": "Zoë"}]}
+{"id": "h1", "type": "house", "name": "The Mill", "description": "A house with a wheel."}
 {"id": "h2", "type": "house", "name": "Long Barn"}
 """
 EDGES = "source\trelation\ttarget\np1\towns\th1\np1\towns\th2\np2\towns\th2\np2\towns\tnowhere\n"
@@ -73,7 +73,9 @@ def test_wrong_use_is_one_line_and_exit_code_2(kbnav, arguments, message):
     assert len(error.splitlines()) == 1
 
 
-def test_a_query_is_run_and_a_misspelled_folder_is_told_what_is_beside_it(kbnav):
+def test_a_query_is_run_and_a_misspelled_folder_is_told_what_is_beside_it(kbnav, tmp_path):
+    more = NODES.replace('wheel."', 'wheel.", "made": [1850, {"by": "Zoë"}]')
+    (tmp_path / "nodes.jsonl").write_text(more, encoding="utf-8")
     built(kbnav, "--sparql")
     query = ("sparql", "query", "SELECT ?h { ?p rel:owns ?h . ?p rdfs:label 'Ann Reed' } ORDER BY ?h", "--kb")
     rows = json.loads(kbnav.out(*query, "v.skb", "--json"))

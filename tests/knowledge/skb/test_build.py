@@ -451,7 +451,7 @@ def test_an_updated_edge_column_leads_to_its_new_values_alone_and_other_edges_st
     toml.write_text(f'{MAP}[[links]]\nfile = "e.csv"\n')
     ran(kbnav, "skb", "build", "--tables", toml, "--out", out, *bare)
     shop(tmp_path, "id;supplier\n1;Coyote\n3;\n1;Dash\n")
-    ran(kbnav, "skb", "update", out, "--tables", toml, "--duplicates", duplicates)
+    ran(kbnav, "skb", "update", out, "--tables", toml)
     with SKB.open(out) as skb:
         links = {(source, target) for source, _, target in edges(skb)}
     assert links == {*(("1", f"supplier:{one}") for one in suppliers), ("2", "supplier:Bolt"), ("1", "2")}
