@@ -4,7 +4,7 @@
 
 ``OTHER`` is the folder of a checkout with its own ``.venv``. Each server is asked as its own page asks
 (``benchmarks/_readers.py`` there): six questions again and again, or with ``--varied`` each question once. Told are
-the medians of milliseconds of processors an answer, the server's queries apart, and the median of what a pair differs.
+the medians of milliseconds of processors an answer, the server's queries apart, and the median of the pairs' ratios.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import tempfile
 import threading
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
@@ -44,15 +45,21 @@ class Tree:
         )
         opened.callback(self.process.wait)
         opened.callback(self.process.kill)
-        self.url = next(found[0] for line in self.process.stdout if (found := re.search(r"http://[^/\s]+", line)))
+        told = []
+        for line in self.process.stdout:
+            told.append(line)
+            if found := re.search(r"http://[^/\s]+", line):
+                break
+        else:
+            raise AssertionError(f"the server of {folder} does not start: {''.join(told)}")
+        self.url = found[0]
         threading.Thread(target=list, args=(self.process.stdout,), daemon=True).start()
         self.readers = _module(folder / "benchmarks" / "_readers.py")
         self.taken: list[float] = []
 
     def cpu(self) -> float:
-        """Seconds of processors that its threads have had."""
-        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
-        return sum(int(one.read_text().split()[0]) for one in tasks) / 1e9
+        """Seconds of processors that its threads have had, those that have ended too."""
+        return time.clock_gettime(~self.process.pid << 3 | 2)  # clock_getcpuclockid(3) of Linux
 
     async def round(self, number: int, asked: list[tuple[str, str]]) -> None:
         """Ask some questions, one after another."""

@@ -70,12 +70,19 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """The limit of a test interrupts Python alone: what hangs elsewhere ends the process, told thread by thread."""
     marker = item.get_closest_marker("timeout")
-    limit = float(marker.args[0] if marker else item.config.getini("timeout") or 0)
+    own = (*marker.args[:1], marker.kwargs.get("timeout")) if marker else ()
+    given = (*own, item.config.getoption("timeout"), item.config.getini("timeout"))
+    limit = float(next((one for one in given if one is not None), None) or 0)
     _ends_within(limit + SECONDS, item.config)
     try:
         return (yield)
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+def pytest_enter_pdb() -> None:
+    """Whoever looks around in a debugger has time."""
+    faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.hookimpl(wrapper=True)

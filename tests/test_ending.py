@@ -12,7 +12,7 @@ from tests.ending import joined
 
 CONFTEST = """
 import tests.ending
-from tests.ending import pytest_configure, pytest_runtest_protocol, pytest_runtest_teardown, pytest_unconfigure
+from tests.ending import *
 
 tests.ending.SECONDS = 1.0
 """
@@ -37,15 +37,28 @@ def test_leaves_a_thread():
     threading.Thread(target=never_ends).start()
 """
 
+DEBUGGED = """
+import pytest
 
-@pytest.mark.parametrize(("text", "where"), [(TEARDOWN, "in fixture"), (EXIT, "in never_ends")])
-def test_what_hangs_after_a_test_ends_the_process_and_is_named(tmp_path, text, where):
+@pytest.mark.timeout(timeout=0.1)
+def test_is_looked_at():
+    breakpoint()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "where"), [(TEARDOWN, 1, "in fixture"), (EXIT, 1, "in never_ends"), (DEBUGGED, 0, "")]
+)
+def test_what_hangs_after_a_test_ends_the_process_and_is_named(tmp_path, text, code, where):
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_it.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:langsmith_plugin"]
     path = {**os.environ, "PYTHONPATH": str(ROOT)}
-    told = subprocess.run([*command, tmp_path], cwd=tmp_path, env=path, capture_output=True, text=True, timeout=60)
-    assert told.returncode == 1
+    typed = "!__import__('time').sleep(1.3)\nc\n"
+    told = subprocess.run(
+        [*command, tmp_path], cwd=tmp_path, env=path, input=typed, capture_output=True, text=True, timeout=60
+    )
+    assert told.returncode == code
     assert where in told.stderr
 
 

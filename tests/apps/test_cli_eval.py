@@ -95,6 +95,10 @@ def test_a_run_is_made_again_from_what_it_saved(kbnav, folder, monkeypatch):
     assert again.gold == first.gold
     for name in ("gold.jsonl", "questions.jsonl"):
         (folder / "runs" / "a" / name).unlink()
+    gone = {**info.settings, "options": {**info.settings["options"], "gone": 1}}
+    write_whole(folder / "runs" / "a" / "run.json", to_json(replace(info, settings=gone)))
+    code, _, error = kbnav("repeat", "runs/a", "--dataset", "mini.jsonl", "--out", "runs/c")
+    assert (code, "a kbnav with other settings: spinach has no option 'gone'" in error) == (2, True)
     moved = to_json(replace(info, settings={**info.settings, "kb": "moved"}))
     write_whole(folder / "runs" / "a" / "run.json", moved)
     out = kbnav.out("repeat", "runs/a", "--dataset", "mini.jsonl", "--kb", "mini", "--out", "runs/d")

@@ -124,8 +124,8 @@ def test_what_cannot_be_is_refused_with_one_line(kbnav, arguments, message):
 
 
 def test_agents_that_name_their_answer_are_scored_by_macro_f1_too(kbnav):
-    # Keeper is named for both questions. Of the first it is the gold answer: F1 1; that of the second are others: 0.
-    asked = [("1", ["ship:keeper"]), ("2", ["ship:heron", "ship:gannet"])]
+    # The same two ships are named for both questions. Of the first they are the gold answer, F1 1, of the second not.
+    asked = [("1", ["ship:keeper", "ship:little-auk"]), ("2", ["ship:heron", "ship:gannet"])]
     write_questions((name, QUESTION, nodes) for name, nodes in asked)
     out = kbnav.out("eval", "run", "--system", "pasemiqa", "q.jsonl", "--kb", "demo", "--out", "r")
     assert "f1         50.00" in out

@@ -52,6 +52,11 @@ def answers(url: str) -> bool:
         return False
 
 
+def wait_for(process: subprocess.Popen[bytes], url: str) -> None:
+    until(lambda: process.poll() is not None or answers(url))
+    assert process.poll() is None, f"{process.args} ended"
+
+
 @contextmanager
 def virtuoso(folder: Path, turtle: str, *, rows: int = 50, seconds: int = 3, buffers: int = 2000) -> Iterator[str]:
     """Virtuoso with some Turtle in one graph, and a text index over it; gives the address for queries.
@@ -66,9 +71,9 @@ def virtuoso(folder: Path, turtle: str, *, rows: int = 50, seconds: int = 3, buf
     (folder / "virtuoso.ini").write_text(CONFIGURATION.format(**given))
     (folder / "data.ttl").write_text(turtle, encoding="utf-8")
     serve = [command, "+foreground", "+configfile", "virtuoso.ini"]
-    with started(serve, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
+    with started(serve, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         url = f"http://127.0.0.1:{http}/sparql"
-        until(lambda: answers(url))
+        wait_for(process, url)
         load = (
             "log_enable(2);"  # each row by itself, and none to a log: for much data many times quicker
             "DB.DBA.RDF_OBJ_FT_RULE_ADD(null, null, 'All');"
@@ -92,6 +97,6 @@ def oxigraph(folder: Path, turtle: str) -> Iterator[str]:
     port = free_port()
     serve = [command, "serve-read-only", "--location", str(store), "--bind", f"127.0.0.1:{port}"]
     url = f"http://127.0.0.1:{port}/query"
-    with started(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
-        until(lambda: answers(url))
+    with started(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        wait_for(process, url)
         yield url

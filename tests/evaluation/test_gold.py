@@ -3,11 +3,12 @@
 import hashlib
 import json
 import re
+import threading
 from pathlib import Path
 
 import pytest
 
-from kbnav.errors import BadResponse, DataError, ServiceError, UsageError
+from kbnav.errors import BadResponse, Banned, DataError, ServiceError, UsageError
 from kbnav.evaluation.datasets import NAMES, ORIGINS, Remote, fetch, find_dataset, load_dataset, load_file
 from kbnav.evaluation.datasets.records import Dataset, File
 from kbnav.evaluation.evaluate import EvaluationPlan, evaluate, score_folder
@@ -16,6 +17,7 @@ from kbnav.evaluation.records import GoldAnswer, SavedRun, read_gold, read_saved
 from kbnav.evaluation.report import load_report, scores_table
 from kbnav.evaluation.runner import System, agent_system
 from kbnav.evaluation.scoring import normalised, score_run
+from kbnav.models.cancellation import current_cancellation
 from kbnav.runs.trajectory import Trace, Usage
 from kbnav.settings.model import Settings
 from tests.agents.parts import NumbersKB, Script, walker
@@ -121,6 +123,24 @@ def test_an_endpoint_that_stays_down_ends_it(tmp_path):
     path.write_text("\n".join(map(json.dumps, lines)))
     with pytest.raises(ServiceError, match="10 failures in a row"):
         collect(load_file("jsonl", path), NumbersKB(), tmp_path / "gold.jsonl")
+
+
+def test_what_is_under_way_when_it_fails_is_stopped(dataset, tmp_path):
+    begun, stopped = threading.Event(), threading.Event()
+
+    class Held(NumbersKB):
+        def execute_query(self, query, *, language="en"):
+            if query != "SELECT 2":
+                assert begun.wait(60)
+                raise Banned("banned")
+            with current_cancellation().on_cancel(stopped.set):
+                begun.set()
+                stopped.wait(60)
+            return super().execute_query(query)
+
+    with pytest.raises(Banned):
+        collect(dataset, Held(), tmp_path / "gold.jsonl", jobs=2)
+    assert stopped.is_set()
 
 
 def test_an_answer_without_a_query_is_kept_where_queries_are_run_anew(tmp_path):

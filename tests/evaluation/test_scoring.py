@@ -355,12 +355,14 @@ def test_many_questions_get_about_the_sign_test_where_every_difference_is_one():
 def test_the_papers_minimum_detectable_effect_comes_out_at_a_disagreement_of_15_percent():
     effect = minimum_detectable_effect(155, 0.15)
     assert effect is not None
+    assert mcnemar_power(effect, 0.15, 155) >= 0.8
     assert 100 * effect == pytest.approx(9.0, abs=0.05)  # SPINACH, appendix C.2: 9.0 points, from 21.4 to 30.4
     assert mcnemar_power(0.09, 0.15, 155) == pytest.approx(0.80, abs=0.01)
 
 
 def test_small_sets_may_detect_nothing():
     assert minimum_detectable_effect(20, 0.1) is None
+    assert minimum_detectable_effect(100, 0.5, power=0.03) == 0  # the test's errors of the first kind are as many
     with pytest.raises(UsageError, match="effect <= disagreement"):
         mcnemar_power(0.3, 0.2, 100)
 

@@ -23,7 +23,7 @@ from kbnav.planning.training import LabelledQuestion
 from kbnav.programs.api import Api, ApiLimits
 from kbnav.programs.api.functions import MOST_ITEMS, MOST_PHRASE, OverLimit
 from kbnav.programs.api.knowledge import MOST_TEXT
-from kbnav.programs.program import MOST_CHARACTERS, BadProgram, LimitReached, Program
+from kbnav.programs.program import MOST_CHARACTERS, BadProgram, Program, ProgramLimit
 from kbnav.programs.sandbox import Sandbox, SandboxLimits
 from kbnav.programs.steps import Comparison, Trial, compare
 from tests.programs.attacks import ATTACKS, CANARY, Attack
@@ -433,12 +433,12 @@ def test_calls_and_their_time_are_limited(demo_kb):
     calls = Api(demo_kb, limits=ApiLimits(calls=3)).open("q")
     for _ in range(3):
         calls.call("intersect", ([],))
-    with pytest.raises(LimitReached, match="3 calls"):
+    with pytest.raises(ProgramLimit, match="3 calls"):
         calls.call("intersect", ([],))
     assert calls.counts == {"intersect": 3}
     slow = Api(demo_kb, limits=ApiLimits(seconds=0.0)).open("q")
     slow.call("intersect", ([],))
-    with pytest.raises(LimitReached, match="seconds"):
+    with pytest.raises(ProgramLimit, match="seconds"):
         slow.call("intersect", ([],))
 
 
@@ -456,7 +456,7 @@ def test_calls_and_their_time_are_limited(demo_kb):
 def test_a_call_ends_once_its_time_is_over(demo_kb, names, arguments):
     over = Api(demo_kb, limits=ApiLimits(seconds=0.0))
     for name in names:
-        with pytest.raises(LimitReached, match="seconds"):
+        with pytest.raises(ProgramLimit, match="seconds"):
             over.open("q").call(name, arguments)
 
 

@@ -107,8 +107,8 @@ def repeated(folder: Path, dataset: str = "", kb: str = "") -> EvaluationPlan:
     """The plan of a saved run: its system, settings, questions and gold answers, with the secrets that are set now.
 
     The questions are those in its folder, or read anew from ``dataset``, with which it needs no gold answers. ``kb`` is
-    where its knowledge base is now. Raises UsageError where the questions are others or a setting is no longer known,
-    DataError.
+    where its knowledge base is now. Raises UsageError where the questions are others or a setting or option is no
+    longer known, DataError.
     """
     info, gold = read_info(folder), folder / GOLD
     if info.origin:
@@ -127,6 +127,7 @@ def repeated(folder: Path, dataset: str = "", kb: str = "") -> EvaluationPlan:
     try:
         same = {name: value for name, value in info.settings.items() if name not in NOT_OF_RUNS}
         settings = load_settings(**same | ({"kb": kb} if kb else {}))
+        systems.find(info.system).read(settings.options)
     except UsageError as error:
         raise UsageError(f"{folder} was made by a kbnav with other settings: {error}") from error
     seed, asked = int(info.topics.get("seed", 0)), frozenset(info.questions)

@@ -68,8 +68,12 @@ def collect_gold(
             journal.append(answer)
         known |= at_once
         done_before = len(questions) - len(todo)
-        work = side_by_side(todo, lambda one: _ask(one, base, language), jobs=jobs, stopped=stopped)
-        for number, (question, future) in enumerate(work, 1):
+
+        def ask(question: Question) -> tuple[GoldAnswer, bool]:
+            return _ask(question, base, language)
+
+        # Held by no name: what is under way is stopped as soon as the loop is left by an error.
+        for number, (question, future) in enumerate(side_by_side(todo, ask, jobs=jobs, stopped=stopped), 1):
             answer, down = future.result()
             known[question.id] = answer
             journal.append(answer)

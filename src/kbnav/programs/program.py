@@ -52,7 +52,7 @@ class Problem:
         return f"line {self.line}: {self.message}" if self.line else self.message
 
 
-class LimitReached(KbnavError):
+class ProgramLimit(KbnavError):
     """A limit that ends the run of a program; ``kind`` is that of the failure."""
 
     def __init__(self, kind: FailureKind, message: str) -> None:

@@ -33,7 +33,7 @@ from kbnav.models.cancellation import end_with_parent
 from kbnav.programs.api import API_VERSION, Api, Calls
 from kbnav.programs.api.functions import OverLimit
 from kbnav.programs.api.knowledge import NotHere
-from kbnav.programs.program import Failure, FailureKind, LimitReached, Outcome, Problem, Program
+from kbnav.programs.program import Failure, FailureKind, Outcome, Problem, Program, ProgramLimit
 from kbnav.programs.steps import SIDE_BY_SIDE, TrialRunner
 from kbnav.prompts import prompt_hashes
 from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
@@ -159,7 +159,7 @@ class Sandbox:
             scores, failure = read_scores(value, program, candidates, api)
         except self._monty.MontyError as error:
             failure = self._failure(error, program)
-        except LimitReached as error:
+        except ProgramLimit as error:
             failure = Failure(str(error), kind=error.kind)
         seconds = round(time.perf_counter() - began, 4)
         return Outcome(scores, failure, calls.feedback.text, dict(calls.counts), seconds, calls.trace.usage)
@@ -178,7 +178,7 @@ class Sandbox:
 
         def check_output() -> None:
             if room < 0:
-                raise LimitReached("output", f"it printed more than {self.limits.output} bytes")
+                raise ProgramLimit("output", f"it printed more than {self.limits.output} bytes")
 
         def turn(go_on: Turn) -> monty.SyncSnapshot:
             """One turn of the interpreter, with the time in which its values come out of the process."""
@@ -195,7 +195,7 @@ class Sandbox:
                 while not isinstance(state, self._monty.MontyComplete):
                     check_output()
                     if seconds < 0:  # the interpreter ends a single turn itself
-                        raise LimitReached("time", f"TimeoutError: it ran longer than {self.limits.seconds:g} seconds")
+                        raise ProgramLimit("time", f"TimeoutError: it ran longer than {self.limits.seconds:g} seconds")
                     state = turn(self._resumption(state, calls))
             except self._monty.MontyError:
                 check_output()  # a program sees what the callback raises, and may catch it

@@ -72,7 +72,10 @@ def test_nothing_is_changed_and_no_other_place_is_asked(server):
     assert requests.get(server.url.removesuffix("/sparql") + "/other", timeout=10).status_code == 404
 
 
-@pytest.mark.parametrize(("host", "status"), [("localhost:1", 200), ("[::1]:80", 200), ("evil.example", 421)])
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost:1", 200), ("[::1]:80", 200), ("evil.example", 421), ("localhost#.evil.example", 421), ("", 421)],
+)
 def test_pages_of_other_sites_cannot_ask_under_their_own_name(server, host, status):
     where = urlsplit(server.url)
     with socket.create_connection((where.hostname or "", where.port or 0), timeout=10) as line:

@@ -128,4 +128,9 @@ def minimum_detectable_effect(
     def lacking(effect: float) -> float:
         return power - mcnemar_power(effect, disagreement, questions, alpha=alpha)
 
-    return None if lacking(disagreement) > 0 else float(bisect(lacking, 0.0, disagreement, xtol=1e-5))
+    if lacking(disagreement) > 0:
+        return None
+    if lacking(0.0) <= 0:
+        return 0.0
+    near = 5e-6
+    return min(disagreement, float(bisect(lacking, 0.0, disagreement, xtol=near)) + near)

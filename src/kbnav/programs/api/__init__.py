@@ -30,7 +30,7 @@ from kbnav.programs.api.functions import (
     short_text,
 )
 from kbnav.programs.api.knowledge import MOST_TEXT, EmbeddingFunctions, KnowledgeFunctions
-from kbnav.programs.program import LimitReached
+from kbnav.programs.program import ProgramLimit
 from kbnav.runs.trajectory import Trace
 
 API_VERSION = 1
@@ -152,12 +152,12 @@ class Calls:
         return name in self._functions
 
     def call(self, name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
-        """What a function gives. Raises TellModel for what the program did wrong, LimitReached, and StopRun."""
+        """What a function gives. Raises TellModel for what the program did wrong, ProgramLimit, and StopRun."""
         function = self._functions.get(name)
         if self.counts.total() >= self._limits.calls:
-            raise LimitReached("calls", f"more than {self._limits.calls} calls of functions of the API")
+            raise ProgramLimit("calls", f"more than {self._limits.calls} calls of functions of the API")
         if self.seconds > self._limits.seconds:
-            raise LimitReached("calls", OVERDUE)
+            raise ProgramLimit("calls", OVERDUE)
         if function is None:
             raise BadArguments(f"the API has no function {name[:80]!r}")
         self.counts[name] += 1

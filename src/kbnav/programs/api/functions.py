@@ -19,7 +19,7 @@ from pydantic import FailFast, Field, ValidationError, validate_call
 from kbnav.answers.relevance import content_words
 from kbnav.errors import FATAL, BadArguments, Stopped, StopRun
 from kbnav.models.calls import ModelCalls
-from kbnav.programs.program import LimitReached
+from kbnav.programs.program import ProgramLimit
 from kbnav.prompts import render
 from kbnav.retrieval.base import without_thought
 from kbnav.retrieval.expansion import parse_score
@@ -49,11 +49,11 @@ DEADLINE: ContextVar[float] = ContextVar("DEADLINE", default=float("inf"))
 
 
 def in_time(values: Iterable[T]) -> Iterator[T]:
-    """The same values, until the time of the call is over. Raises LimitReached."""
+    """The same values, until the time of the call is over. Raises ProgramLimit."""
     end = DEADLINE.get()
     for value in values:
         if time.perf_counter() > end:
-            raise LimitReached("calls", OVERDUE)
+            raise ProgramLimit("calls", OVERDUE)
         yield value
 
 

@@ -145,7 +145,7 @@ class KnowledgeFunctions:
         return found
 
     def _numbered(self, ids: Iterable[str]) -> Iterator[tuple[str, int]]:
-        """Each id once with its number. Raises UnknownId that names the first few it does not have, LimitReached."""
+        """Each id once with its number. Raises UnknownId that names the first few it does not have, ProgramLimit."""
         found = [(node, self._skb.nodes.ids.find(node)) for node in in_time(dict.fromkeys(ids))]
         unknown = [node for node, number in found if number < 0]
         if unknown:
