@@ -383,11 +383,7 @@ class WikidataAgenda(Agenda):
             yield Hypothesis(f"SELECT ?property ?value WHERE {{ {stated} . {ids} }}", "Reading what is stated of it.")
 
     def _relations(self, focus: Segment) -> Iterator[Relation]:
-        """Properties of an entity that may answer the question.
-
-        A property counts by how well its label fits the other words, by the searches that found it, and by whether its
-        values are of the kind asked for.
-        """
+        """Properties of an entity, scored by how their labels fit the other words, by searches, and by their values."""
         question, cut = self.question, self.besides(focus)
         wanted, classes = _KINDS.get(question.asks, ""), self.words.each((INSTANCE_OF, SUBCLASS_OF))
         hint, groups = lexicon(self.language).hints.get("place", ""), dict[tuple[str, str], list[Statement]]()
@@ -466,17 +462,13 @@ class WikidataAgenda(Agenda):
         """What a relation links by statements of the year that the question names, as winners of a prize then."""
         question = self.question
         years = [str(year) for sign, year in question.years if sign in ("=", "<=") and question.asks != "time"]
-        facts: list[Statement | Qualifier] = [one for edge in relation.edges for one in edge.qualifiers]
-        heard = fold(question.text)  # as when something was discovered
-        facts += [one for one in self._out(relation.entity) if any(relevance(heard, [fold(one.property.label)]))]
+        facts = [one for edge in relation.edges for one in edge.qualifiers]
         dates = [one for one in facts if value_kind(one.value) == "time" and one.value.text[:4] in years]
         when = dates[0].property.id if dates else self.words.of(_WHEN) if relation.direction == "in" else ""
         if len(years) == len(question.years) == 1 and when:
             thought = f"{relation.label} ({relation.property_id}) fits the question, in {years[0]}."
-            own = bool(dates) and isinstance(dates[0], Statement)
-            dated = f"wd:{relation.entity} wdt:{when}" if own else f"?statement pq:{when}"
             sign = "=" if when == self.words.of(_END) else question.years[0][0]  # "until 1918" is when something ended
-            pattern = f"{relation.statement()} . {dated} ?date . FILTER(YEAR(?date) {sign} {years[0]})"
+            pattern = f"{relation.statement()} ; pq:{when} ?date . FILTER(YEAR(?date) {sign} {years[0]})"
             yield self._values(pattern, thought)
 
     def _qualified(self, focus: Segment) -> Iterator[Hypothesis]:
@@ -518,21 +510,16 @@ class WikidataAgenda(Agenda):
                 yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} has any {property_id}.")
             return
         path, value = self._path(INSTANCE_OF, SUBCLASS_OF), f"wd:{other.best}"
-        ways = [
-            f"{subject} ?link {value}",
-            f"{value} ?link {subject}",
-            *([f"{subject} {path} {value}"] if path else []),
-        ]
-        either = " UNION ".join(f"{{ {way} }}" for way in ways)
+        either = f"{{ {subject} ?link {value} }} UNION {{ {value} ?link {subject} }}"
+        if path:
+            either += f" UNION {{ {subject} {path} {value} }}"
         yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} is, or is linked to, {other.text}.")
 
     def _compared(self, focus: Sequence[Segment]) -> Iterator[Hypothesis]:
         """Members of a class by a date or a quantity, the question's or its adjective's: the first, or within years."""
         dimension, order = self.question.measure or ("date", "")
         kinds = ("time",) if dimension == "date" else ("quantity", "time")
-        own = [segment for segment in self.segments if fold(segment.text) == fold(dimension)]
-        others = [segment for segment in self.segments if segment not in own and not segment.noun]
-        hits = [hit for cut in (others, own) for hit in property_hits(cut).values()]
+        hits = property_hits([segment for segment in self.segments if not segment.noun]).values()
         linked = "".join(f"?answer ?link wd:{name.best} . " for name in focus if name.score >= _SURE)
         years = "".join(f" FILTER(YEAR(?value) {sign} {year})" for sign, year in self.question.years)
         for measure in [hit.id for hit, score in hits if hit.datatype in kinds and score >= 0.5][:2]:
