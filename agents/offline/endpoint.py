@@ -1,9 +1,8 @@
 """The policy for SPARQL endpoints of any vocabulary: search, find out how what was found belongs together, query.
 
 It answers questions for the members of one class that are linked to one, two or three named things or values by one
-property or two, how many they are, and which has most or least of something; and whether two things are linked. Of
-anything else (arithmetic, groups, comparisons, negation, follow-up questions) it says, where it notices, that it finds
-no answer.
+property or two, how many they are, which has most or least of something, and whether two things are linked. Of other
+questions (arithmetic, groups, comparisons, negation, follow-ups) it says, where it notices, that it finds no answer.
 """
 
 from __future__ import annotations
@@ -143,8 +142,9 @@ class EndpointAgenda(Agenda):
         if final and self.rows.get(final) and not self.lost:
             counted = "COUNT(" in final and self.table(final).rows[0][0]
             rows = int(counted.value) if counted else self.rows[final]
-            needed = not (self.links or self.number) or self.table(final).boolean is False
-            if not self.leaves_too_much(unused, rows=rows, all_needed=needed):
+            kind = question.noun.text.split() if question.noun and not self.target else ()
+            needed = not (self.links or self.number) or self.table(final).boolean is False or {*kind} & {*unused}
+            if not self.leaves_too_much(unused, rows=rows, all_needed=bool(needed)):
                 self.understood = Understood(unused=(*self.telling(unused), *self.question.second), doubts=self.doubts)
                 yield [(FINISH, FITS, {"answer": self.verdict})]
                 return

@@ -91,6 +91,7 @@ def test_what_is_named_so_is_the_thing_itself_and_no_node_without_a_name(tmp_pat
             ("deliver", "fragile", "furniture", "overnight"),
         ),
         ("How many cheerful lamps are there?", ("cheerful",)),
+        ("Which country is the supplier of the Desk Lamp 12 in?", ("country",)),
     ],
 )
 def test_what_is_beyond_its_rules_is_no_answer_and_says_which_words(agent, question, unused):
@@ -209,6 +210,7 @@ b:geburtsort rdfs:label "Geburtsort"@de . b:geburtsdatum rdfs:label "Geburtsdatu
 b:seiten rdfs:label "Seitenzahl"@de . b:Ort rdfs:label "Ort"@de .
 k:p1 a b:Person ; rdfs:label "Hanna Möller"@de ; b:geburtsort k:o1 ; b:geburtsdatum "1961-03-04" .
 k:o1 a b:Ort ; rdfs:label "Köln"@de . k:o2 a b:Ort ; rdfs:label "Kiel"@de .
+k:o4 a b:Ort ; rdfs:label "Buch"@de .
 k:v1 a b:Verlag ; rdfs:label "Rheinbuch"@de ; b:sitz k:o1 .
 k:w1 a b:Werk ; rdfs:label "Das Haus am Deich"@de ; b:verfasser k:p1 ; b:verlag k:v1 ; b:seiten 90 .
 k:w2 a b:Werk ; rdfs:label "Der stille Gipfel"@de ; b:verfasser k:p1 ; b:verlag k:v1 ; b:seiten 312 .
