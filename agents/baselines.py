@@ -30,7 +30,7 @@ from kbnav.runs.trajectory import FINISH, QUERY, Trace
 from kbnav.settings.model import Settings
 from kbnav.settings.systems import kb_kind
 from kbnav.tools import skb, spinach_paper
-from kbnav.tools.context import Context
+from kbnav.tools.context import Context, Shown
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import recall
 
@@ -89,4 +89,5 @@ def build_one_query(kb: KnowledgeBase, settings: Settings, models: Models | None
     models = models or open_walking_models(settings, "one-query")
     toolbox = Toolbox.for_kb(kb, (spinach_paper.execute_query, spinach_paper.finish))
     ending, policy = QueryEnding(write_plainly, last_executed=True), OneQueryPolicy(models.ask, toolbox)
-    return fixed_agent("one-query", policy, toolbox, ending, kb, settings, "one_query")
+    shown = Shown(whole_rows=0, profiles=False)
+    return fixed_agent("one-query", policy, toolbox, ending, kb, settings, "one_query", shown=shown)

@@ -147,6 +147,14 @@ def test_a_saved_run_is_read_back_the_same(tmp_path, steps, outcome):
     assert [path.name for path in tmp_path.iterdir()] == ["run-1.json"]
 
 
+def test_a_ranking_saved_with_values_of_its_nodes_is_read_without_them(tmp_path):
+    run = ranking_run("?", ["n1"], [])
+    saved = json.loads(save_run(run, tmp_path).read_text())
+    saved["outcome"]["ranking"]["nodes"][0].append("1.85")
+    (tmp_path / "valued.json").write_text(json.dumps(saved))
+    assert load_run(tmp_path / "valued.json") == run
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"id": "run-1", "path": 3}', "not json", '{"id": "x'])
 def test_something_else_is_refused_with_its_name(tmp_path, text):
     (tmp_path / "odd.json").write_text(text)

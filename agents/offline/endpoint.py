@@ -1,14 +1,15 @@
 """The policy for SPARQL endpoints of any vocabulary: search, find out how what was found belongs together, query.
 
 It answers questions for the members of one class that are linked to one, two or three named things or values by one
-property or two, how many they are, and which has most or least of something. Of anything else (yes or no, arithmetic,
-groups, comparisons, negation, follow-up questions) it says, where it notices, that it finds no answer.
+property or two, how many they are, which has most or least of something, and whether two things are linked. Of other
+questions (arithmetic, groups, comparisons, negation, follow-ups) it says, where it notices, that it finds no answer.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterator, Sequence
+from itertools import permutations
 from typing import NamedTuple
 
 from kbnav.agents.offline.policy import (
@@ -114,6 +115,8 @@ class EndpointAgenda(Agenda):
     number: Link | None = None
     """What a superlative sorts by."""
     doubts: tuple[Doubt, ...] = ()
+    verdict = ""
+    """Yes or no in words that say what is so."""
     heard: Sequence[str] = ()
     """Words that a property was taken for because it begins as they do."""
 
@@ -130,16 +133,20 @@ class EndpointAgenda(Agenda):
         yield [("search_entities", f"Looking up “{text}”, which is a name here.", {"query": text}) for text in more]
         self._read()
         pointing, final = question.pronoun and not self.anchors, ""
-        if not (pointing or question.comparative or question.kind == "yes-no") and (self.target or self.anchors):
-            final = yield from self._final()
+        if not (pointing or question.comparative) and (self.target or self.anchors):
+            final = yield from (self._whether() if question.kind == "yes-no" else self._final())
         said = [name for anchor in self.anchors for name in (anchor.text, _spoken(anchor.text))]
-        unused = self.unused(self._labels(), said, final)
+        labels = [_name(self.target) if self.target else "", *(link.words for link in self.links), *self.heard]
+        labels += [*self.number.names, (question.measure or ("",))[0]] if self.number else []
+        unused = self.unused(labels, said, final)
         if final and self.rows.get(final) and not self.lost:
             counted = "COUNT(" in final and self.table(final).rows[0][0]
-            rows, needed = int(counted.value) if counted else self.rows[final], not (self.links or self.number)
-            if not self.leaves_too_much(unused, rows=rows, all_needed=needed):
+            rows = int(counted.value) if counted else self.rows[final]
+            kind = question.noun.text.split() if question.noun and not self.target else ()
+            needed = not (self.links or self.number) or self.table(final).boolean is False or {*kind} & {*unused}
+            if not self.leaves_too_much(unused, rows=rows, all_needed=bool(needed)):
                 self.understood = Understood(unused=(*self.telling(unused), *self.question.second), doubts=self.doubts)
-                yield [(FINISH, FITS, {"answer": ""})]
+                yield [(FINISH, FITS, {"answer": self.verdict})]
                 return
         begun = question.asks or question.kind != "values" or self.target  # else it is a part of one
         if self.state["history"] and (pointing or not (begun and (self.target or self.anchors))):
@@ -164,8 +171,8 @@ class EndpointAgenda(Agenda):
                 break
         for phrase, search in found.items():
             thing, kind = first(search, of_class=False), first(search, of_class=True)
-            if phrase is asked or len(phrase.text) < 2:
-                continue
+            if phrase is asked or len(phrase.text) < 2 or (kind and stems(_name(kind)) == stems(phrase.text)):
+                continue  # a class is nothing that another thing is linked to
             other, unknown = search.properties or kind, search.rung in ("none", "near")
             if phrase.whole and search.rung == "shorter":
                 anchors[Anchor(phrase.text)] = None
@@ -187,11 +194,6 @@ class EndpointAgenda(Agenda):
         if self.target:
             told = "FILTER(!isBlank(?answer)) " if question.kind == "values" else ""  # nobody can read such a node
             self.members = f"?answer a {self.target.id} . {told}"
-
-    def _labels(self) -> list[str]:
-        """What a query stands for: its class, the properties, the number that it sorts by."""
-        labels = [_name(self.target) if self.target else "", *(link.words for link in self.links), *self.heard]
-        return [*labels, *self.number.names, (self.question.measure or ("",))[0]] if self.number else labels
 
     def _final(self) -> Generator[Calls, None, str]:
         """Run the query that answers, and return it; empty where something is not linked."""
@@ -226,6 +228,21 @@ class EndpointAgenda(Agenda):
         yield from self.queried(final, "This asks for it in the properties found.")
         return final
 
+    def _whether(self) -> Generator[Calls, None, str]:
+        """Ask whether two things are linked by the property that the words name; all else is declined."""
+        self.members += "FILTER(isIRI(?answer)) "
+        self.anchors = both = [anchor for anchor in self.anchors if anchor.id]
+        for anchor, another in permutations(both) if len(both) == 2 else ():
+            link = yield from self._linked(anchor)
+            if link and link.way in (1, 2):
+                self.links, edge = [link, link], link.properties[0]
+                final = f"ASK {{ {{ {anchor.id} {edge} {another.id} }} UNION {{ {another.id} {edge} {anchor.id} }} }}"
+                so = (yield from self.queried(final, f"Are they linked by {link.names[0]}?")).boolean
+                value = anchor if link.way == 1 else another
+                self.verdict = f"✓ ({link.names[0]}: {value.text})" if so else f"✗ ({self.told['no']})"
+                return final
+        return ""
+
     def _linked(self, anchor: Anchor) -> Generator[Calls, None, Link | None]:
         """The properties that fit the words left best, one before two."""
         known, question = lexicon(self.language), self.question
@@ -256,7 +273,7 @@ class EndpointAgenda(Agenda):
             # As forms of a verb do: "born", birth; "erschienen", Erscheinungsjahr.
             starts = {link: [one for one in rest if f" {one[:_STEM]}" in f" {link.words.casefold()}"] for link in links}
             alike = [link for link in links if starts[link]]
-            if (anchor.sign or question.asks in ("time", "place")) and len(alike) == 1:
+            if (anchor.sign or question.asks in ("time", "place") or question.kind == "yes-no") and len(alike) == 1:
                 self.heard = [*self.heard, *(starts[alike[0]] if anchor.sign else ())]
                 return alike[0]
         return None

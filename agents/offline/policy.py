@@ -34,8 +34,6 @@ QUANTITIES = {
 }
 """Words that names of numbers have, in several languages, for words of a question that they do not share."""
 NOTHING = SearchResult()
-_ENDINGS = ("e", "en", "er", "es", "n", "s")
-"""Of a plural."""
 _MOST_UNUSED, _MANY = 2, 50
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _MISSPELLED = 90
@@ -76,7 +74,7 @@ class Agenda(ABC):
         most = shown.properties if entities else shown.entities
         found = replace(found, entities=entities, properties=found.properties[:most])
         best = (*entities, *found.properties)[0]
-        plural = fold(query).removeprefix(fold(best.alias or best.label)) in _ENDINGS
+        plural = fold(query).removeprefix(fold(best.alias or best.label)) in ("e", "en", "er", "es", "n", "s")
         said = plural or any(one.label and one.label.casefold() in low for one in entities)
         if found.rung == "near" and not said and re.fullmatch(r"[QP]\d+", best.id):  # another spelling: people choose
             return SearchResult(suggestion=best.alias or best.label)

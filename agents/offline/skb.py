@@ -68,10 +68,8 @@ class SkbAgenda(Agenda):
         self._reading: Reading = schema.read(state["question"], self.language)
         beyond = [token.low for token in self._reading.tokens if token.low in _BEYOND]
         self.question = replace(self.question, strict=(*self.question.strict, *beyond))
-        begins = [token.low for token in self._reading.tokens[:1]]
-        counted = self.question.kind == "count" or begins in (["list"], ["show"], ["all"])
         names = self._reading.mentions
-        if names and not self._reading.asked and (counted if len(names) == 1 else names[0].text.islower()):
+        if names and not self._reading.asked and (self.question.kind == "count" or names[0].text.islower()):
             kind = self._skb.type(names[0].nodes[0])
             linked = {step.target for step in schema.paths.steps(kind)}
             if len(linked) == 1:  # of a category its things are counted
@@ -198,9 +196,9 @@ class SkbAgenda(Agenda):
             found[kind] = [path for path in paths[:_PATHS] if path.used >= named]
         return found
 
-    def _total(self, paths: Sequence[Path], found: Sequence[str] | None = None) -> Generator[Calls, None, int]:
+    def _total(self, paths: Sequence[Path], found: Sequence[str]) -> Generator[Calls, None, int]:
         """The number of all nodes at the end of the paths, of which some were found; without any, of the type."""
-        if found is not None and len(found) < self._schema.listed:
+        if found and len(found) < self._schema.listed:
             return len(found)
         if not paths:
             kinds = [self._reading.asked] if self._reading.asked else self._skb.type_names
@@ -215,7 +213,7 @@ class SkbAgenda(Agenda):
         if not set(self.question.needed).isdisjoint(unused):
             return
         words = self.telling(unused)
-        total, best = (yield from self._total(paths, found or None)), list(found)
+        total, best = (yield from self._total(paths, found)), list(found)
         if self.question.kind == "count" and found and not words:
             yield self._finished("This is their number.", paths, (), str(total))
         if words or not found:

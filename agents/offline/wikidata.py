@@ -39,8 +39,8 @@ from kbnav.tools.toolbox import Toolbox
 _SEARCHES, _QUERIES, _RELATIONS = 4, 8, 3
 _ENOUGH = 0.35
 """Score of a relation that is tried."""
-_LIKELY, _SURE = 0.2, 1.0
-"""Scores of a name: below the first it is no link, from the second on it is hardly anything else."""
+_LIKELY, _SURE, _STATED = 0.2, 1.0, 2.0
+"""Scores: of a name that is no link below it, and hardly anything else from it on; of a relation that says no, too."""
 _RUNGS = {"exact": 1.0, "near": 0.85, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}
 _HAS = ("did ", "do ", "does ", "had ", "has ", "have ", "hat ", "hatte ", "haben ", "hatten ")  # not what it is
 _ABOUT = (
@@ -209,9 +209,8 @@ class WikidataAgenda(Agenda):
                     all_counts = "COUNT(" in final or "ORDER BY" in probe
                     copy = [Doubt("copy")] if all_counts and is_mirror(self.context.kb.state()) else []
                     told = focus[0].items[0] if "?direct" in probe else Entity("")
-                    self.understood = Understood(
-                        told.label, (*self.telling(unused), *self.question.second), doubts=(*doubts, *copy)
-                    )
+                    said = [one for one in self.telling(unused) if fold(one) not in self.question.hint.split()]
+                    self.understood = Understood(told.label, (*said, *self.question.second), doubts=(*doubts, *copy))
                     yield [(FINISH, FITS, {"result": number, "answer": told.description or self._sentence(probe)})]
         return refused
 
@@ -354,7 +353,7 @@ class WikidataAgenda(Agenda):
             yield from self._compared(focus)
         ranked = sorted((one for name in focus for one in self._relations(name)), key=lambda one: -one.score)
         if question.kind == "yes-no":
-            if focus and not question.text.casefold().startswith(_HAS):
+            if focus:
                 yield from self._checks(focus[0], ranked)
             return
         for relation in ranked[:_RELATIONS]:
@@ -383,11 +382,7 @@ class WikidataAgenda(Agenda):
             yield Hypothesis(f"SELECT ?property ?value WHERE {{ {stated} . {ids} }}", "Reading what is stated of it.")
 
     def _relations(self, focus: Segment) -> Iterator[Relation]:
-        """Properties of an entity that may answer the question.
-
-        A property counts by how well its label fits the other words, by the searches that found it, and by whether its
-        values are of the kind asked for.
-        """
+        """Properties of an entity, scored by how their labels fit the other words, by searches, and by their values."""
         question, cut = self.question, self.besides(focus)
         wanted, classes = _KINDS.get(question.asks, ""), self.words.each((INSTANCE_OF, SUBCLASS_OF))
         hint, groups = lexicon(self.language).hints.get("place", ""), dict[tuple[str, str], list[Statement]]()
@@ -466,17 +461,13 @@ class WikidataAgenda(Agenda):
         """What a relation links by statements of the year that the question names, as winners of a prize then."""
         question = self.question
         years = [str(year) for sign, year in question.years if sign in ("=", "<=") and question.asks != "time"]
-        facts: list[Statement | Qualifier] = [one for edge in relation.edges for one in edge.qualifiers]
-        heard = fold(question.text)  # as when something was discovered
-        facts += [one for one in self._out(relation.entity) if any(relevance(heard, [fold(one.property.label)]))]
+        facts = [one for edge in relation.edges for one in edge.qualifiers]
         dates = [one for one in facts if value_kind(one.value) == "time" and one.value.text[:4] in years]
         when = dates[0].property.id if dates else self.words.of(_WHEN) if relation.direction == "in" else ""
         if len(years) == len(question.years) == 1 and when:
             thought = f"{relation.label} ({relation.property_id}) fits the question, in {years[0]}."
-            own = bool(dates) and isinstance(dates[0], Statement)
-            dated = f"wd:{relation.entity} wdt:{when}" if own else f"?statement pq:{when}"
             sign = "=" if when == self.words.of(_END) else question.years[0][0]  # "until 1918" is when something ended
-            pattern = f"{relation.statement()} . {dated} ?date . FILTER(YEAR(?date) {sign} {years[0]})"
+            pattern = f"{relation.statement()} ; pq:{when} ?date . FILTER(YEAR(?date) {sign} {years[0]})"
             yield self._values(pattern, thought)
 
     def _qualified(self, focus: Segment) -> Iterator[Hypothesis]:
@@ -510,29 +501,36 @@ class WikidataAgenda(Agenda):
     def _checks(self, focus: Segment, ranked: Sequence[Relation]) -> Iterator[Hypothesis]:
         """Yes/no questions: whether two entities are linked, or whether one has a property at all."""
         other = next((name for name in self.names if name.best != focus.best), None)
-        subject = f"wd:{focus.best}"
+        subject, has = f"wd:{focus.best}", self.question.text.casefold().startswith(_HAS)
         if other is None:
-            found = [*(relation.property_id for relation in ranked), *property_hits(self.besides(focus))]
+            found = [] if has else [*(relation.property_id for relation in ranked), *property_hits(self.besides(focus))]
             for property_id in found[:1]:
                 either = f"{{ {subject} wdt:{property_id} ?value }} UNION {{ ?value wdt:{property_id} {subject} }}"
                 yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} has any {property_id}.")
             return
+        own = {found.id for found in other.properties}  # "a programming language" is a thing, no property
+        for one in ranked:
+            (end,) = {focus.best, other.best} - {one.entity}
+            linked = any(edge.value.id == end for edge in one.edges)
+            sure = one.score >= _STATED and "item" in one.kinds and one.property_id not in own
+            if linked or (sure and not has):
+                every = {edge.rank for edge in one.edges} != {"normal"}  # a preferred statement may hide it
+                pattern = (one.statement if linked and every else one.triple)(f"wd:{end}")
+                yield Hypothesis(f"ASK {{ {pattern} }}", f"Checking {one.label} between {focus.text} and {other.text}.")
+                return
+        if has:
+            return
         path, value = self._path(INSTANCE_OF, SUBCLASS_OF), f"wd:{other.best}"
-        ways = [
-            f"{subject} ?link {value}",
-            f"{value} ?link {subject}",
-            *([f"{subject} {path} {value}"] if path else []),
-        ]
-        either = " UNION ".join(f"{{ {way} }}" for way in ways)
+        either = f"{{ {subject} ?link {value} }} UNION {{ {value} ?link {subject} }}"
+        if path:
+            either += f" UNION {{ {subject} {path} {value} }}"
         yield Hypothesis(f"ASK {{ {either} }}", f"Checking whether {focus.text} is, or is linked to, {other.text}.")
 
     def _compared(self, focus: Sequence[Segment]) -> Iterator[Hypothesis]:
         """Members of a class by a date or a quantity, the question's or its adjective's: the first, or within years."""
         dimension, order = self.question.measure or ("date", "")
         kinds = ("time",) if dimension == "date" else ("quantity", "time")
-        own = [segment for segment in self.segments if fold(segment.text) == fold(dimension)]
-        others = [segment for segment in self.segments if segment not in own and not segment.noun]
-        hits = [hit for cut in (others, own) for hit in property_hits(cut).values()]
+        hits = property_hits([segment for segment in self.segments if not segment.noun]).values()
         linked = "".join(f"?answer ?link wd:{name.best} . " for name in focus if name.score >= _SURE)
         years = "".join(f" FILTER(YEAR(?value) {sign} {year})" for sign, year in self.question.years)
         for measure in [hit.id for hit, score in hits if hit.datatype in kinds and score >= 0.5][:2]:
@@ -567,14 +565,20 @@ class WikidataAgenda(Agenda):
         return self.leaves_too_much(unused, rows=self.rows.get(query, 0), all_needed=needed)
 
     def _sentence(self, query: str) -> str:
-        """The answer in words where the values alone would not say what they are: a check, or a life; else empty."""
+        """The answer in words where values alone would not say what they are: a check, a life, a dated number."""
+        table, ids, life = self.table(query), entity_ids(query), self.words.each((BIRTH, DEATH))
         if query.startswith("ASK"):
-            return "✓" if self.table(query).boolean else f"✗ ({self.told['no']})"
-        life = self.words.each((BIRTH, DEATH))
-        if not life or f"wdt:{life[0]} ?answer" not in query or self.question.asks == "time":
-            return ""
-        told = [edge for edge in self._out(*entity_ids(query)) if edge.property.id in life and edge.value.text]
-        names = self.context.kb.labels(list(life), language=self.context.answer_language)
+            return "✓" if table.boolean else f"✗ ({self.told['no']})"
+        told: list[Statement | Qualifier] = []
+        if life and f"wdt:{life[0]} ?answer" in query and self.question.asks != "time":
+            told += [edge for edge in self._out(*ids) if edge.property.id in life and edge.value.text]
+        values = [cell.value for row in table.rows for cell in row if cell]
+        for edge in self._out(*ids):
+            dated = edge.qualifiers and value_kind(edge.value) == "number" and edge.property.id in ids
+            if dated and [edge.value.text] == values:
+                told += [edge, *edge.qualifiers]
+        properties, language = [one.property.id for one in told], self.context.answer_language
+        names = self.context.kb.labels(properties, language=language) if told else {}
         return "; ".join(f"{names.get(one.property.id, one.property.label)}: {one.value.text}" for one in told)
 
 

@@ -1,6 +1,7 @@
 """The baselines beside SPINACH, and SPINACH without some of its tools and rules."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -15,6 +16,7 @@ from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings
 from tests.agents.parts import Script, agent_of, finishes, looks, runs, walker
+from tests.knowledge.parts import Over
 
 QUESTION = "Which elements were discovered by Marie Curie?"
 
@@ -43,15 +45,24 @@ def test_a_hundred_names_of_a_direct_answer_count_and_the_rest_is_counted(tmp_pa
 @pytest.mark.parametrize("said", ["```sparql\n{}\n```", "{}"])
 def test_the_one_query_is_executed_and_is_the_answer(tmp_path, mini_kb, said):
     query = "SELECT ?x { ?x wdt:P61 wd:Q7186 }"
-    run, prompts = answered("one-query", said.replace("{}", query), mini_kb, tmp_path)
+    sent: list[str] = []
+
+    def execute_query(text: str, **more: Any) -> Any:
+        sent.append(text)
+        return mini_kb.execute_query(text, **more)
+
+    kb: Any = Over(mini_kb, execute_query=execute_query, metered=lambda _: kb)
+    run, prompts = answered("one-query", said.replace("{}", query), kb, tmp_path)
     assert (run.outcome.status, run.outcome.query, len(run.outcome.table)) == ("answered", query, 2)
     assert (len(prompts), [step.call.tool for step in run.steps]) == (1, ["execute_query", "finish"])
+    assert sent == [query]
 
 
 @pytest.mark.parametrize("query", ["SELECT ?x { ?x wdt:P61 wd:Q11344 }", "SELECT ?x { nonsense"])
 def test_one_query_without_rows_is_no_answer_and_nothing_more_is_asked(tmp_path, mini_kb, query):
     run, prompts = answered("one-query", query, mini_kb, tmp_path)
     assert (run.outcome.status, len(prompts), len(run.steps)) == ("no answer", 1, 1)
+    assert "wdt:P61" not in run.steps[0].observation, "which part has no match is not looked up"
 
 
 @pytest.mark.parametrize("name", ["direct", "one-query"])

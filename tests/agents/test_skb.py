@@ -430,6 +430,8 @@ def test_every_sentence_of_the_demo_with_two_words_changed_finds_its_node_among_
         ('Who owns the "old forge", and what does Radium do?', ["old forge", "Radium"]),
         ("Radium was found in the United States of America. By whom?", ["United States of America"]),
         ("Is it Berlin, Paris or New York?", ["Berlin", "Paris", "New York"]),
+        ("Who are the children of The von Trapp Family?", ["von Trapp Family"]),
+        ("Which of the Ann Reed houses?", ["Ann Reed"]),
         ("what is it?", []),
     ],
 )

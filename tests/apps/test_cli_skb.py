@@ -73,13 +73,17 @@ def test_wrong_use_is_one_line_and_exit_code_2(kbnav, arguments, message):
     assert len(error.splitlines()) == 1
 
 
-def test_a_query_is_run_and_a_misspelled_folder_is_told_what_is_beside_it(kbnav):
+def test_a_query_is_run_and_a_misspelled_folder_is_told_what_is_beside_it(kbnav, tmp_path):
+    more = NODES.replace('wheel."', 'wheel.", "made": [1850, {"by": "Zoë"}]')
+    (tmp_path / "nodes.jsonl").write_text(more, encoding="utf-8")
     built(kbnav, "--sparql")
     query = ("sparql", "query", "SELECT ?h { ?p rel:owns ?h . ?p rdfs:label 'Ann Reed' } ORDER BY ?h", "--kb")
     rows = json.loads(kbnav.out(*query, "v.skb", "--json"))
     assert rows == [{"h": "h1", "hLabel": "The Mill"}, {"h": "h2", "hLabel": "Long Barn"}]
     assert kbnav.out(*query, "v.skb", "--csv").split() == ["h", "urn:kbnav:node/h1", "urn:kbnav:node/h2"]
     assert "The Mill" in kbnav.out(*query, "v.skb")
+    nodes = kbnav.out("retrieve", "--kb", "v.skb", "--system", "bm25", "--csv", "a wheel")
+    assert next(csv.DictReader(io.StringIO(nodes)))["made"] == '1850; {"by": "Zoë"}'
     assert kbnav.out("sparql", "query", "ASK { ?s rel:owns ?o }", "--kb", "v.skb").strip() == "True"
     for wrong in (("skb", "info", "v.sbk"), (*query, "v.sbk"), ("ask", "--kb", "v.sbk", "Who?")):
         assert "did you mean 'v.skb'?" in kbnav(*wrong)[2]

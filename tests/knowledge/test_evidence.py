@@ -238,6 +238,13 @@ def test_the_kind_is_told_of_a_copy_and_of_the_whole(mini_kb, whole, query, copy
     assert (kind(mini_kb, query), kind(whole, query)) == (copy, all_of_it)
 
 
+def test_a_no_because_of_what_has_ended_is_no_absence_and_its_statement_is_the_evidence(mini_kb):
+    query = "ASK { wd:Q159 p:P36 ?s . ?s ps:P36 wd:Q656 FILTER NOT EXISTS { ?s pq:P582 ?end } }"
+    ((one,),) = found(mini_kb, query).rows
+    assert [(link.property, link.value.value) for link in one.qualifiers] == [("P582", "1918")]
+    assert (one.value.entity_id, found(mini_kb, query).absent, kind(mini_kb, query)) == ("Q656", (), "")
+
+
 @pytest.mark.parametrize(("condition", "told"), [("?d > 5", True), ('YEAR(?d) > "1900"', False)])
 def test_of_a_date_that_is_compared_whole_it_is_said_how_its_year_is_asked_for(mini_kb, condition, told):
     query = f"SELECT ?x {{ ?x wdt:P61 wd:Q7186 ; wdt:P575 ?d FILTER({condition}) }}"

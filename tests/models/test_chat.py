@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import gc
 import gzip
 import json
 import os
@@ -472,6 +473,16 @@ def test_calls_of_models_from_several_threads_are_made_by_one_loop():
     assert len(loops) == 1
 
 
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # of loops that were closed
+def test_one_model_is_asked_in_several_loops():
+    with ModelStub([completion("Yes.")] * 4) as stub:
+        model = open_chat_model(settings_for(stub.base_url), sampling=False)
+        for _ in range(2):
+            assert asyncio.run(model.ainvoke("hello")).text == "Yes."
+            assert Cancellation().ask(lambda: model.ainvoke("hello")).text == "Yes."
+    gc.collect()
+
+
 def test_a_process_ends_with_the_one_that_started_it_however_that_ends():
     dies = """
         import os, time
@@ -484,6 +495,27 @@ def test_a_process_ends_with_the_one_that_started_it_however_that_ends():
     """
     done = subprocess.run([sys.executable, "-c", dedent(dies)], stdout=subprocess.PIPE, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (7, "begun\n")  # its output ends with the last process that has it
+
+
+def test_a_call_of_a_model_that_hangs_in_a_thread_keeps_no_process_alive():
+    hangs = """
+        import asyncio, threading, time
+        from kbnav.errors import Stopped
+        from kbnav.models.cancellation import Cancellation
+        cancellation, begun = Cancellation(), threading.Event()
+
+        def call():
+            begun.set()
+            time.sleep(600)
+
+        threading.Thread(target=lambda: (begun.wait(), cancellation.stop())).start()
+        try:
+            cancellation.ask(lambda: asyncio.to_thread(call))
+        except Stopped as error:
+            print(error)
+        """
+    done = subprocess.run([sys.executable, "-c", dedent(hangs)], stdout=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "Stopped on request.\n")
 
 
 def test_calls_of_a_run_share_a_few_threads_and_a_call_that_hangs_keeps_only_its_own():

@@ -129,6 +129,8 @@ def test_names_are_found_longest_first_and_plain_words_are_no_abbreviations(vill
     reading = read("Who, of Ann Reed's and The Mill's people, built the wall?", village.skb, "en")
     assert [mention.text for mention in reading.mentions] == ["Ann Reed", "The Mill"]
     assert [mention.text for mention in read("Who is WALL?", village.skb, "en").mentions] == ["WALL"]
+    misspelled = read("Which Coldwikkers are in Coldwikk?", village.skb, "en")
+    assert [misspelled.tokens[one.first].text for one in misspelled.mentions] == ["Coldwikk"]
 
 
 @given(st.text(max_size=80))

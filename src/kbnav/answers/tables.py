@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
+
+from pydantic import BeforeValidator
 
 from kbnav.errors import BadResponse
 
@@ -307,14 +309,19 @@ class Ranked(NamedTuple):
     basis: Basis = ""
 
 
+_Saved = Annotated[Ranked, BeforeValidator(lambda node: node[:5] if isinstance(node, list) else node)]
+"""A node as a run's file has it; a sixth place is left out."""
+
+
 @dataclass(frozen=True)
 class Ranking:
     """Nodes with scores, best first; what retrieval systems and SKB agents return."""
 
-    nodes: tuple[Ranked, ...] = ()
+    nodes: tuple[_Saved, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "nodes", tuple(Ranked(*node) for node in self.nodes))  # checkpoints give lists back
+        # checkpoints give lists back
+        object.__setattr__(self, "nodes", tuple(Ranked(*node[:5]) for node in self.nodes))
 
     @classmethod
     def from_scores(cls, scored: Iterable[tuple[str, float]]) -> Ranking:

@@ -20,8 +20,6 @@ from kbnav.errors import Stopped
 T = TypeVar("T")
 ON_REQUEST = "Stopped on request."
 _MOST_IDLE = 16
-_MOST_THREADS = 128
-"""For models that are not asynchronous: each of their calls takes one."""
 _CANCELLATION: ContextVar[Cancellation | None] = ContextVar("cancellation", default=None)
 
 
@@ -76,12 +74,25 @@ def _serve(work: Callable[[], None]) -> None:
         work = calls.get()
 
 
+class _Daemons(ThreadPoolExecutor):
+    """A loop's threads, as of ``in_thread``: for models that are not asynchronous, and for names of hosts."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        return in_thread(partial(fn, *args, **kwargs))
+
+
+def model_loop() -> asyncio.AbstractEventLoop:
+    """A new loop for the calls of models, which keeps no process alive."""
+    loop = asyncio.new_event_loop()
+    loop.set_default_executor(_Daemons())
+    return loop
+
+
 def _shared_loop() -> asyncio.AbstractEventLoop:
     """One for all threads, as the clients of models are, which several loops at once would confuse."""
     with _STARTING:
         if not _SHARED:
-            loop = asyncio.new_event_loop()
-            loop.set_default_executor(ThreadPoolExecutor(_MOST_THREADS))
+            loop = model_loop()
             threading.Thread(target=loop.run_forever, daemon=True, name="kbnav-models").start()
             _SHARED.append(loop)
         return _SHARED[0]

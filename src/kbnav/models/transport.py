@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -139,11 +139,19 @@ def clients(place: str, seconds: float, proxy: str, largest: int) -> tuple[Any, 
         def __del__(self) -> None:
             """Leave the closing to what is said above."""
 
+    of_loops: dict[asyncio.AbstractEventLoop, AsyncClient] = {}
+
     class AsyncClient(openai.DefaultAsyncHttpxClient):
         async def send(self, request: Any, **options: Any) -> Any:
+            """Send by a client of the running loop's own, as one loop does not hear what comes for another."""
             request.extensions[_HOME] = origin(str(request.url))
+            for closed in [loop for loop in list(of_loops) if loop.is_closed()]:
+                of_loops.pop(closed, None)
+            loop = asyncio.get_running_loop()
+            if loop not in of_loops:
+                of_loops[loop] = awaited()
             try:
-                return await asyncio.wait_for(super().send(request, **options), seconds)
+                return await asyncio.wait_for(super(AsyncClient, of_loops[loop]).send(request, **options), seconds)
             except TimeoutError as error:
                 raise library.ReadTimeout(_slow(seconds), request=request) from error
 
@@ -160,10 +168,8 @@ def clients(place: str, seconds: float, proxy: str, largest: int) -> tuple[Any, 
         bounded(response)
 
     shared: dict[str, Any] = {"timeout": seconds, "verify": _trusted(), **({"proxy": proxy} if proxy else {})}
-    return (
-        Client(event_hooks={"request": [to_home], "response": [bounded]}, **shared),
-        AsyncClient(event_hooks={"request": [to_home_async], "response": [bounded_async]}, **shared),
-    )
+    awaited = partial(AsyncClient, event_hooks={"request": [to_home_async], "response": [bounded_async]}, **shared)
+    return Client(event_hooks={"request": [to_home], "response": [bounded]}, **shared), awaited()
 
 
 def _hang_up(transports: Iterable[Any]) -> None:

@@ -101,11 +101,14 @@ def test_a_session_begins_with_its_first_question_and_the_first_rows_come_with_t
     begun = visit("POST", "/api/sessions", {"kb": "mini", "question": "Who discovered polonium?"}).json()
     (run,) = begun["runs"]
     assert (begun["id"], run["question"]) == (run["session"], "Who discovered polonium?")
+    assert begun["title"] == run["question"]
     end = list(visit.events(run["id"]))[-1]
     rows = visit("GET", f"/api/results/{run['id']}/rows").json()
     assert end["rows"] == rows
     assert [cell["text"] for (cell,) in rows["rows"]] == ["Marie Curie", "Pierre Curie"]
     assert visit("GET", f"/api/sessions/{begun['id']}").json()["runs"][0]["status"] == "done"
+    assert visit("POST", "/api/sessions", {"kb": "mini", "question": " "}).status_code == 422
+    assert [one["id"] for one in visit("GET", "/api/sessions").json()] == [begun["id"]]
 
 
 def test_a_follow_up_knows_the_question_before_also_where_that_was_told_again(visit):

@@ -66,9 +66,10 @@ def ordered(table: AnswerTable, column: str, descending: bool) -> list[Row]:
 
 
 def test_numbers_sort_by_value_dates_by_time_entities_by_label_and_unbound_cells_come_last():
-    numbers = AnswerTable(("n",), ((integer(10),), (None,), (integer(9),), (Term("literal", "9.5", XSD + "decimal"),)))
-    assert [row[0] and row[0].value for row in ordered(numbers, "n", False)] == ["9", "9.5", "10", None]
-    assert [row[0] and row[0].value for row in ordered(numbers, "n", True)] == ["10", "9.5", "9", None]
+    half, whole = Term("literal", "9.5", XSD + "decimal"), Term("literal", "5.0", XSD + "integer")
+    numbers = AnswerTable(("n",), ((integer(10),), (None,), (whole,), (integer(9),), (half,)))
+    assert [row[0] and row[0].value for row in ordered(numbers, "n", False)] == ["5.0", "9", "9.5", "10", None]
+    assert [row[0] and row[0].value for row in ordered(numbers, "n", True)] == ["10", "9.5", "9", "5.0", None]
     dates = AnswerTable(("d",), ((date("1898-01-01T00:00:00Z"),), (date("-0049-01-10T00:00:00Z"),)))
     assert ordered(dates, "d", False)[0][0].value.startswith("-0049")
     named = AnswerTable(

@@ -438,18 +438,23 @@ def test_an_update_without_files_reads_those_of_the_build_again(tmp_path, kbnav)
         }  # fmt: skip
 
 
-def test_an_updated_edge_column_leads_to_its_new_values_alone_and_other_edges_stay(tmp_path, kbnav):
-    bare = ("--no-text", "--no-sparql", "--encoder", "none")
+@pytest.mark.parametrize(
+    ("duplicates", "suppliers"), [("first", ["Coyote"]), ("last", ["Dash"]), ("merge", ["Coyote", "Dash"])]
+)
+def test_an_updated_edge_column_leads_to_its_new_values_alone_and_other_edges_stay(
+    tmp_path, kbnav, duplicates, suppliers
+):
+    bare = ("--no-text", "--no-sparql", "--encoder", "none", "--duplicates", duplicates)
     shop(tmp_path, "id;name;supplier\n1;Pump;Acme\n2;Valve;Bolt\n3;Tap;Bolt\n")
     (tmp_path / "e.csv").write_text("source,relation,target\n1,fits,2\n")
     toml, out = tmp_path / "shop.toml", tmp_path / "shop.skb"
     toml.write_text(f'{MAP}[[links]]\nfile = "e.csv"\n')
     ran(kbnav, "skb", "build", "--tables", toml, "--out", out, *bare)
-    shop(tmp_path, "id;supplier\n1;Coyote\n3;\n")
+    shop(tmp_path, "id;supplier\n1;Coyote\n3;\n1;Dash\n")
     ran(kbnav, "skb", "update", out, "--tables", toml)
     with SKB.open(out) as skb:
         links = {(source, target) for source, _, target in edges(skb)}
-    assert links == {("1", "supplier:Coyote"), ("2", "supplier:Bolt"), ("1", "2")}
+    assert links == {*(("1", f"supplier:{one}") for one in suppliers), ("2", "supplier:Bolt"), ("1", "2")}
 
 
 def test_an_update_takes_new_files_in_as_the_build_took_those_before(tmp_path, kbnav):

@@ -168,9 +168,17 @@ def test_a_table_in_another_encoding_is_read_where_it_is_named_or_shows_and_else
     assert [node.name for node in all_of(TableSource([named]))[0]] == ["Café €"]
     path.write_bytes(rows.encode("utf-16"))
     assert [node.name for node in all_of(TableSource([path]))[0]] == ["Café €"]
-    (tmp_path / "n.toml").write_text('[[table]]\nfile = "n.csv"\nencoding = "cp12520"\n')
-    with pytest.raises(UsageError, match="unknown encoding: cp12520"):
-        mapped_from_file(tmp_path / "n.toml")
+    path.write_bytes(rows.encode("utf-8-sig"))
+    named = Table.model_validate({"file": path, "encoding": "UTF-8"})
+    assert [node.id for node in all_of(TableSource([named]))[0]] == ["1"]
+    for unknown in ("cp12520", "base64"):
+        (tmp_path / "n.toml").write_text(f'[[table]]\nfile = "n.csv"\nencoding = "{unknown}"\n')
+        with pytest.raises(UsageError, match=unknown):
+            mapped_from_file(tmp_path / "n.toml")
+    (tmp_path / "n.jsonl").write_bytes('{"id": "1", "name": "Café"}\n'.encode("cp1252"))
+    with pytest.raises(DataError, match="UTF-8") as caught:
+        all_of(TableSource([tmp_path / "n.jsonl"]))
+    assert "cp1252" not in str(caught.value)
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])

@@ -337,11 +337,23 @@ def test_products_and_brands_with_three_relations_are_a_knowledge_base_of_their_
         "also_buy": 1, "also_view": 2, "has_brand": 2,
     }  # fmt: skip
     assert {one.name: one.count for one in meta.relations} == counts
-    lost = {"node of a type that was not asked for": 1, "edge to a node that does not exist": 2} if saved else {}
+    lost = {"node of a type that was not asked for": 1, "edge to a node that was left out": 2} if saved else {}
     assert lost.items() <= {reason: one.count for reason, one in meta.dropped.items()}.items()
     with SKB.open(tmp_path / "a.skb") as skb:
         brand = skb.number("2" if saved else "23")
         assert (skb.name(brand), skb.graph.row(brand, "in").nodes.tolist()) == ("Acme", [skb.number("0")])
+
+
+def test_edges_of_tables_to_nodes_of_other_types_are_told_as_that(tmp_path):
+    (tmp_path / "n.csv").write_text("id,type,name\np1,part,Pump\np02,part,Valve\np2,maker,Acme\n")
+    (tmp_path / "e.csv").write_text("source,relation,target\np1,fits,p02\np1,made_by,p2\np1,made_by,p9\n")
+    recipe = Recipe(nodes=(tmp_path / "n.csv",), edges=(tmp_path / "e.csv",), types=("part",))
+    meta = build(recipe.source(), tmp_path / "t.skb", BARE)
+    assert {reason: one.examples for reason, one in meta.dropped.items()} == {
+        "node of a type that was not asked for": ("p2 Acme",),
+        "edge “made_by” to a node of a type that was not asked for": ("p1 made_by p2",),
+        "edge “made_by” to a node that does not exist": ("p1 made_by p9",),
+    }
 
 
 def test_what_is_missing_or_damaged_is_said_with_file_and_line(raw, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -316,10 +317,14 @@ def node_fields(kb: KnowledgeBase, ranking: Ranking) -> list[Mapping[str, Any]]:
         return []
     skb = as_skb(kb, "CSV of nodes").skb
     found = [skb.documents[number] if number >= 0 else {} for number in map(skb.nodes.ids.find, ranking.ids)]
-    return [
-        {name: "; ".join(map(str, value)) if isinstance(value, list) else value for name, value in fields.items()}
-        for fields in found
-    ]
+    return [{name: _cell(value) for name, value in fields.items()} for fields in found]
+
+
+def _cell(value: Any) -> Any:
+    """A field in CSV: a list's values between semicolons, what has fields of its own as JSON."""
+    if isinstance(value, list):
+        return "; ".join(str(_cell(one)) for one in value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else value
 
 
 def _print_ranking(run: Run, kb: SkbKB, as_json: bool, as_csv: bool) -> None:

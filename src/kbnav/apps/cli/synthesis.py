@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -87,7 +88,8 @@ def synthesize(
             steps = StepModels(extract, fuse or extract, rewrite or extract, verifiers)
             questions, report = _by_models(skb, wanted, words, settings, out, steps, most, max_cost)
         else:
-            questions, report = by_rules(skb, wanted, words, progress=Counter("questions"))
+            with closing(Counter("questions")) as shown:
+                questions, report = by_rules(skb, wanted, words, progress=shown)
         files = write_questions(out, questions, report)
         if again:
             found = in_other_words(skb, questions, words, again, seed)
@@ -118,9 +120,9 @@ def _by_models(
     def enough() -> bool:
         return limit is not None and (models.dollars or 0.0) >= limit
 
-    shown = Counter("questions")
     try:
-        made = synthesize_with_models(skb, wanted, wording, models, most=most, enough=enough, progress=shown)
+        with closing(Counter("questions")) as shown:
+            made = synthesize_with_models(skb, wanted, wording, models, most=most, enough=enough, progress=shown)
     except BaseException:
         print("stopped; replies are saved: the same command continues it", file=sys.stderr)
         raise

@@ -79,8 +79,8 @@ def stop_on_signals(
     def note(number: int, frame: Any) -> None:  # noqa: ARG001 - a signal handler
         nonlocal signalled
         if signalled:
-            if os.isatty(1):
-                os.write(1, b"\x1b[?25h")  # the cursor, which progress hides
+            for terminal in filter(os.isatty, (1, 2)):
+                os.write(terminal, b"\x1b[?25h")  # the cursor, which progress hides
             os._exit(128 + number)
         signalled = True
         threading.Thread(target=end).start()  # because the code that was interrupted may hold their locks

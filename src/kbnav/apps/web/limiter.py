@@ -59,7 +59,8 @@ class FairQueue:
     schedulers by least attained service do), then who came first. So a user who asks for much waits behind one who asks
     for little, also where they take turns, and a knowledge base that hangs holds up none of the others.
 
-    However many wait, a turn takes as long: what users have had fades for all alike, which leaves their order as it is.
+    Time at work counts once it is over. A turn takes as long however many users wait, as what they have had fades for
+    all alike, which leaves their order as it is; it looks through the tickets of one user.
     """
 
     def __init__(

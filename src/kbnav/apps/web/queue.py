@@ -44,7 +44,7 @@ from kbnav.apps.web.store import (
 from kbnav.errors import DatabaseAway, DataError, KbnavError, LimitReached, Stopped, StopRun
 from kbnav.knowledge.base import is_mirror
 from kbnav.knowledge.http import reporting_to
-from kbnav.models.cancellation import ON_REQUEST, Cancellation
+from kbnav.models.cancellation import ON_REQUEST, Cancellation, model_loop
 from kbnav.models.prices import cost_of, price_of
 from kbnav.models.transport import Draft, streaming_to
 from kbnav.retrieval.base import Retriever
@@ -78,7 +78,7 @@ REMEMBERED, FEW = 200, 200
 """Runs that ended here of which a follower need not ask the database; and answers of rules that are told again where
 the same is asked, if they have few rows."""
 LOOKED_AT = 200
-"""Runs that wait of which it is looked at in one tick whether another worker has ended them."""
+"""Runs that wait of which it is looked at in one tick whether another worker has ended them, and that end there."""
 FAR, LONGEST_SILENCE = 100, 15.0
 """Places in the line for which a follower is told its own a second later, up to so many seconds."""
 BROKEN = "An error in kbnav itself; the server's log says more."
@@ -92,11 +92,13 @@ class _Live:
     ``deadline`` is set when it begins, ``ended``, its last event, when it ends. ``events`` are those before it,
     ``unkept`` those of them that are not in the database yet. ``first``: there were no questions before.
     ``draft`` is what its model writes at this moment, and ``rows`` those that are told with its end: neither is stored.
+    ``again``: it may have begun before, and its events are read from the database once its turn comes.
     """
 
     run: StoredRun
-    events: Sequence[StoredEvent] = ()
     history: Sequence[Turn] = ()
+    again: bool = False
+    events: Sequence[StoredEvent] = ()
     cancellation: Cancellation = field(init=False)
     ticket: Ticket = field(init=False)
     deadline: float = float("inf")
@@ -158,7 +160,7 @@ class RunQueue:
 
         What every session needs is loaded now: else the first question, and all others with it, would wait for that.
         """
-        self._loop, self._models = asyncio.get_running_loop(), asyncio.new_event_loop()
+        self._loop, self._models = asyncio.get_running_loop(), model_loop()
         importlib.import_module("langgraph.graph")
         if any(model != OFFLINE for model in self._service.models):
             importlib.import_module("langchain_openai")
@@ -326,7 +328,7 @@ class RunQueue:
     # Answering
 
     def _put(self, live: _Live) -> None:
-        """Let a run wait for its turn. Raises LimitReached where too many do; it has ended then."""
+        """Let a run wait for its turn, for what waits or works for it already. Raises LimitReached; it ends then."""
         run, most = live.run, self._limits.question_dollars
         price = price_of(self._service.settings, run.model)
 
@@ -337,11 +339,12 @@ class RunQueue:
         live.cancellation = Cancellation(self._models, limit if price else None)
         try:
             with self._changed:
+                self._give_up(run.id)
                 live.ticket = self._queue.join(run.owner, run.kb, run.id)
                 self._live[run.id] = live
                 self._changed.notify()
         except LimitReached as error:
-            self._store.end(run.id, self.worker, "failed", failed_answer(str(error)))
+            self._broken[run.id] = str(error)
             raise
 
     def _give_up(self, run_id: str) -> None:
@@ -369,13 +372,15 @@ class RunQueue:
                     self._broken[live.run.id] = AWAY if away else BROKEN
             finally:
                 with self._changed:
-                    del self._live[live.run.id], self._begun[live.run.id]
+                    for runs in (self._live, self._begun):
+                        if runs.get(live.run.id) is live:
+                            del runs[live.run.id]
                     self._queue.leave(live.ticket)
+                    if away and live.run.session:
+                        self._again.append(live)
                     if live.ended:
                         _put_last(self._ended, live.run.id, live)
                 self._notify(live.run.id)
-            if away and live.run.session:
-                self._again.append(live)
 
     def _next(self) -> _Live | None:
         """The question whose turn it is; None once the server ends."""
@@ -391,7 +396,7 @@ class RunQueue:
     def _answer(self, live: _Live) -> None:
         """Answer a question, from its first event to its last; whatever happens, it ends."""
         run = live.run
-        before = live.events
+        before = self._store.events(run.id) if live.again else []
         begun = self._store.begin(run.id, self.worker, _timed({"kind": "resumed" if before else "started"}))
         if not begun:  # stopped or deleted while it waited, or another's now
             return
@@ -440,7 +445,7 @@ class RunQueue:
         cancellation.check()
         served = self._service.kb(run.kb)
         served.breaker.check()
-        system = self._service.system(run.kb, run.system, run.model)
+        system = cancellation.run(lambda: self._service.system(run.kb, run.system, run.model))
 
         def hear(draft: Draft) -> None:
             live.draft = draft
@@ -482,7 +487,8 @@ class RunQueue:
         if not (live.first and copied and outcome.status == "answered" and find(run.system).origin == "kbnav"):
             return
         if len(outcome.table or outcome.ranking or ()) <= FEW and not ended.repeated:
-            events = [event.data for event in live.events] + live.unkept
+            with live.adding:
+                events = [event.data for event in live.events] + live.unkept
             with self._changed:
                 _put_last(self._answers, (run.kb, run.system, run.question), (ended, events[1:]))
 
@@ -553,9 +559,9 @@ class RunQueue:
             self._take_over()
         if sweep:
             self._store.delete_old(DAY)
-        begun, waiting = dict(self._begun), self._unseen[:LOOKED_AT]
+        begun, broken_off, waiting = dict(self._begun), list(self._again), self._unseen[:LOOKED_AT]
         self._unseen = self._unseen[LOOKED_AT:] or list(self._live)
-        mine = self._store.still_of(self.worker, [*begun, *waiting, *(live.run.id for live in self._again)])
+        mine = self._store.still_of(self.worker, [*begun, *waiting, *(live.run.id for live in broken_off)])
         for run_id in (*begun, *waiting):
             if run_id not in mine:  # taken over while the database was away, or deleted; where it has ended, no matter
                 self._give_up(run_id)
@@ -569,16 +575,16 @@ class RunQueue:
         self._elsewhere = elsewhere
         if often:
             self._places = self._store.places() if elsewhere else {}
-        for run_id, why in list(self._broken.items()):
+        for run_id, why in list(self._broken.items())[:LOOKED_AT]:
             self._store.end(run_id, self.worker, "failed", failed_answer(why))
             del self._broken[run_id]
             self._notify(run_id)
         if not self._away:
-            broken_off, self._again = self._again, []
             for live in broken_off:
                 with suppress(LimitReached):
                     if live.run.id in mine:
-                        self._put(_Live(live.run, self._store.events(live.run.id), live.history))
+                        self._put(_Live(live.run, live.history, again=True))
+                self._again.remove(live)
         if often:
             self._store.alive(self.worker)
             self._away = False
@@ -592,9 +598,9 @@ class RunQueue:
                 for run in self._store.take_over(worker, seen, self.worker):
                     if run.session:
                         with suppress(LimitReached):
-                            self._put(_Live(run, self._store.events(run.id)))
+                            self._put(_Live(run, again=True))
                     else:  # whoever asked it is no longer connected
-                        self._store.end(run.id, self.worker, "failed", failed_answer("The server was restarted."))
+                        self._broken[run.id] = "The server was restarted."
 
 
 def _timed(event: Event) -> Event:

@@ -25,6 +25,7 @@ MOST_ROWS = 100_000
 PART = 200
 """Rows that are kept, read and sent together."""
 _XSD = "http://www.w3.org/2001/XMLSchema#"
+_WHOLE = re.compile(rf"{re.escape(_XSD)}\w*(integer|long|int|short|byte)", re.IGNORECASE)
 _DATES = frozenset(_XSD + name for name in ("dateTime", "date", "gYear", "gYearMonth"))
 _DATE = re.compile(r"(?P<year>[+-]?\d{1,12})(?:-(?P<month>\d\d)(?:-(?P<day>\d\d))?)?")
 URNS = "urn:kbnav:"
@@ -202,9 +203,11 @@ def text_of(cell: Cell, table: AnswerTable) -> str:
 def number(cell: Cell) -> float | None:
     """The value of a finite number."""
     value = cell.python_value() if cell else None
-    if isinstance(value, bool | str | None):
-        return None
-    with suppress(OverflowError):
+    with suppress(OverflowError, ValueError):
+        if cell and isinstance(value, str) and _WHOLE.fullmatch(cell.datatype or ""):  # as "5.0", which endpoints send
+            value = float(cell.value)
+        if isinstance(value, bool | str | None):
+            return None
         return float(value) if math.isfinite(value) else None
     return None
 

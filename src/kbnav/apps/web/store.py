@@ -364,9 +364,10 @@ class Store:
     def add_events(self, run_id: str, worker: str, events: Sequence[Event]) -> list[StoredEvent]:
         """Keep events behind the others of their run; none where that is another worker's now, or is gone.
 
-        A worker adds a run's events one after another; of two workers', the second finds the numbers taken.
+        Workers add a run's events one after another, so that those of one call are all kept, or none.
         """
-        return _add_events(self._run, run_id, events, worker)
+        with self._transaction(run_id) as run:
+            return _add_events(run, run_id, events, worker)
 
     def events(self, run_id: str, after: int = 0) -> list[StoredEvent]:
         """The events of a run behind a number, in their order. Raises DataError where they are damaged."""
@@ -597,7 +598,7 @@ def _add_events(run: Execute, run_id: str, events: Sequence[Event], worker: str 
     own = "EXISTS (SELECT 1 FROM web_runs WHERE id = ? AND ? IN (worker, ''))"
     rows = run(
         f"INSERT INTO web_events (run, number, data) SELECT ?, last + column1, column2 FROM (VALUES {new}) AS new, "
-        f"({last}) AS before WHERE {own} ON CONFLICT DO NOTHING RETURNING number",
+        f"({last}) AS before WHERE {own} RETURNING number",
         (run_id, *map(json.dumps, events), run_id, run_id, worker),
     )
     numbers = sorted(number for (number,) in rows)

@@ -14,6 +14,7 @@ CREATE UNIQUE INDEX IF NOT EXISTS web_runs_share ON web_runs (share);
 -- One session answers one question at a time, whichever worker is asked.
 CREATE UNIQUE INDEX IF NOT EXISTS web_runs_one ON web_runs (session) WHERE session <> '' AND status IN ('queued', 'running');
 -- Whose runs are under way is looked at every two seconds, however many others are kept.
+DROP INDEX IF EXISTS web_runs_worker;
 CREATE INDEX IF NOT EXISTS web_runs_worker_beat ON web_runs (worker, beat) WHERE status IN ('queued', 'running');
 CREATE TABLE IF NOT EXISTS web_events (
     run TEXT NOT NULL, number INTEGER NOT NULL, data TEXT NOT NULL, PRIMARY KEY (run, number));

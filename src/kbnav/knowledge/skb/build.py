@@ -513,7 +513,7 @@ class _EdgeCollector:
         if missing.any():
             first = int(missing.argmax())
             case = f"{item.source[first]} {item.relation[first]} {item.target[first]}"
-            self._losses.add("edge to a node that does not exist", case, int(missing.sum()))
+            self._losses.add("edge to a node that was left out", case, int(missing.sum()))
         for column, values in zip(self._columns, (source, relation, target), strict=True):
             column.frombytes(np.ascontiguousarray(values[~missing], np.int32).tobytes())
 

@@ -50,8 +50,8 @@ _WORD = re.compile(r"\w[\w’'-]*")
 _INSIDE = frozenset(["of", "the", "de", "la", "von", "van", "der", "den", "del", "di", "du"])
 """Words in lower case that a name may have between others."""
 _GAP = re.compile(r"\s+\w")
-_NAME = re.compile(r"A(?:(?: i)* [AF])*")
-"""A name in a text of a letter a word: with a capital (F: a function word), inside of a name, or another."""
+_NAME = re.compile(r"(?:(?<=F )(?:i )+)?A(?:(?: [fi])* [AF])*")
+"""A name in a text of a letter a word: with a capital (F: a function word), inside of a name (f: one), or another."""
 _QUOTES = {'"': '"', "“": "”", "„": "“”", "«": "»", "‘": "’", "'": "'"}
 _UNSPACED = re.compile(f"[{SCRIPTS['han']}{SCRIPTS['ja']}{SCRIPTS['th']}]")
 
@@ -251,8 +251,8 @@ def _capitalised(question: str) -> Iterator[tuple[int, int]]:
     words = [*_WORD.finditer(question)]
     kinds = ""
     for word in words:
-        capital = "F" if normalise(word[0]) in function_words("en") else "A"
-        kinds += capital if word[0][0].isupper() else "i" if word[0] in _INSIDE else "x"
+        capital, small = ("F", "f") if normalise(word[0]) in function_words("en") else ("A", "i")
+        kinds += capital if word[0][0].isupper() else small if word[0] in _INSIDE else "x"
         kinds += " " if _GAP.match(question, word.end()) else "|"  # a comma or a full stop ends a name
     for run in _NAME.finditer(kinds):
         start, end = words[run.start() // 2].start(), words[run.end() // 2].end()

@@ -200,7 +200,8 @@ def _mentions(
             matches = skb.names.search(f"{token.text}s", edits=0) if plain else []
             named[place, place + 1] = [one.number for one in matches if not skb.nodes.names[one.number].isupper()]
     for name in () if any(named.values()) else unmatched_names(question, ()):
-        start = question.index(name)
+        found = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", question)
+        start = found.start() if found else -1
         named[starts.get(start, -1), ends.get(start + len(name), 0)] = alike(name, skb) if len(name) >= _FUZZY else []
     return [
         Mention(question[tokens[first].start : tokens[end - 1].bare_end], first, end, tuple(nodes[:_SAME_NAME]))

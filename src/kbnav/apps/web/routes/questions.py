@@ -36,7 +36,7 @@ from kbnav.apps.web.routes.common import (
     sse_event,
 )
 from kbnav.apps.web.store import Session, Status, StoredRun
-from kbnav.errors import DataError
+from kbnav.errors import DataError, KbnavError
 
 router = APIRouter(prefix="/api", responses=REFUSALS)
 EXPORT_SECONDS = 60.0
@@ -156,11 +156,15 @@ async def new_session(begun: Beginning, parts: ChatOf, visitor: VisitorOf) -> Se
 
     def begin() -> SessionPage:
         session = parts.store.add_session(visitor.owner, *chosen)
-        runs = []
-        if begun.question:
+        if not begun.question:
+            return SessionPage(**vars(session), runs=[])
+        try:
             run = parts.queue.ask(visitor.owner, begun.question, chosen, session=session.id)
-            runs.append(RunData(**vars(run), events=[]))
-        return SessionPage(**vars(session), runs=runs)
+        except KbnavError:
+            parts.queue.delete(session)
+            raise
+        named = parts.store.session(session.id) or session
+        return SessionPage(**vars(named), runs=[RunData(**vars(run), events=[])])
 
     return await asyncio.to_thread(begin)
 

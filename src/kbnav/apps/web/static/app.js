@@ -39,7 +39,7 @@ class Chat {
       this.open("");
     } });
     this.session = offered.session;
-    this.examples = []; // that were shown last
+    this.examples = { found: [] }; // that were shown last, and of which base
     this.running = null;
     this.opened = 0; // how often somebody went elsewhere
     this.fillChoice();
@@ -186,7 +186,7 @@ class Chat {
     const examples = h("ul", { class: "kinds" });
     const head = h("p", { class: "soft", hidden: true }, t("welcome.try"));
     if (base) examplesOf(base).then((found) => {
-      this.examples = found;
+      this.examples = { kb: key, found };
       examples.replaceChildren(...shownExamples(akin(found, question), (one) => this.try(one), question ? 3 : undefined));
       head.hidden = !found.length;
     });
@@ -307,7 +307,8 @@ class Chat {
       return this.empty(question);
     }
     const plain = (text) => text.toLowerCase().replace(/[\s.?!]+$/, "").trim();
-    const example = this.examples.find((one) => one.query && plain(one.text) === plain(question));
+    const shown = this.examples.kb === this.kb.value && !choice.system ? this.examples.found : [];
+    const example = shown.find((one) => one.query && plain(one.text) === plain(question));
     if (example) {
       this.try(example);
       return this.empty(question);

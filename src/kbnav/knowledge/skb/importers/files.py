@@ -178,8 +178,11 @@ def at(path: Path, number: int) -> str:
 
 
 @contextmanager
-def opened(path: Path, encoding: str = "utf-8-sig") -> Iterator[IO[str]]:
-    """The file as text, UTF-16 by its first bytes. Raises UsageError, and DataError where it cannot be read."""
+def opened(path: Path, encoding: str = "utf-8-sig", hint: str = "save it in UTF-8") -> Iterator[IO[str]]:
+    """The file as text, UTF-16 by its first bytes. Raises UsageError, and DataError where it cannot be read.
+
+    ``hint``: what is said of bytes in another encoding.
+    """
     try:
         with ExitStack() as files:
             binary: Any = files.enter_context(path.open("rb"))
@@ -193,7 +196,6 @@ def opened(path: Path, encoding: str = "utf-8-sig") -> Iterator[IO[str]]:
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except UnicodeError as error:
-        hint = 'save it in UTF-8 (in Excel as “CSV UTF-8”), or say in a TOML file (--tables) encoding = "cp1252"'
         raise DataError(f"{path}: {error}; {hint}") from error
     except (OSError, EOFError) as error:  # cut off or damaged gzip
         raise DataError(f"{path}: {error}") from error
@@ -217,7 +219,8 @@ def cells(
     quotation mark drew into it are read again.
     """
     csv.field_size_limit(memory // PARSED)  # a cell may have many lines
-    with opened(path, encoding) as file:
+    hint = 'save it in UTF-8 (in Excel as “CSV UTF-8”), or say in a TOML file (--tables) encoding = "cp1252"'
+    with opened(path, encoding, hint) as file:
         lines = bounded_lines(path, file, memory)
         header = next(lines, "")
         if path.name.lower().removesuffix(".gz").endswith(".tsv"):

@@ -14,9 +14,11 @@ from typing import Self
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.importers.files import Duplicates, Format, Given
 from kbnav.knowledge.skb.importers.tables import TableSource, mapped_from_file, of_graphs
-from kbnav.knowledge.skb.schema import Losses, NodeRecord, Source
+from kbnav.knowledge.skb.schema import EdgeArrays, EdgeRecord, Losses, NodeRecord, Source
 from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.journal import Strict
+
+_OTHER = "of a type that was not asked for"
 
 
 class OfTypes:
@@ -26,15 +28,26 @@ class OfTypes:
         self._source, self._wanted = source, frozenset(types)
         self.description = f"{source.description}; of it {', '.join(types)}"
         self.fingerprint = sha256("\n".join([source.fingerprint, *types]).encode()).hexdigest()
-        self.style, self.alias_fields, self.edges = source.style, source.alias_fields, source.edges
+        self.style, self.alias_fields = source.style, source.alias_fields
         self.types: Sequence[str] = [kind for kind in source.types if kind in self._wanted]
         self.relations = source.relations
+        self._others: set[str] = set()
 
     def nodes(self, losses: Losses) -> Iterator[NodeRecord]:
         """See ``Source``."""
         for record in self._source.nodes(losses):
             wanted = record.type in self._wanted
-            yield record if wanted else record._replace(left_out="node of a type that was not asked for")
+            if not wanted:
+                self._others.add(record.id)
+            yield record if wanted else record._replace(left_out=f"node {_OTHER}")
+
+    def edges(self, losses: Losses) -> Iterator[EdgeRecord | EdgeArrays]:
+        """See ``Source``; edges to nodes of other types that were read are counted as that."""
+        for item in self._source.edges(losses):
+            if isinstance(item, EdgeRecord) and {item.source, item.target} & self._others:
+                losses.add(f"edge “{item.relation}” to a node {_OTHER}", f"{item.source} {item.relation} {item.target}")
+            else:
+                yield item
 
 
 def bad_lines_file(skb: Path, update: int = 0) -> Path:

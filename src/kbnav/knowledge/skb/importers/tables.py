@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -81,9 +82,11 @@ class _File(Strict):
     @classmethod
     def _known(cls, name: str) -> str:
         try:
-            return codecs.lookup(name).name
+            io.TextIOWrapper(io.BytesIO(), name)  # base64 and the like are no encodings of text
         except LookupError as error:
             raise ValueError(str(error)) from error
+        known = codecs.lookup(name).name
+        return "utf-8-sig" if known == "utf-8" else known
 
     def without_empty(self, record: Record) -> Record:
         """A row in which cells that say nothing are so."""
@@ -279,14 +282,16 @@ class TableSource:
         """The edges of columns, then those of files of edges, whose further columns are named in ``losses``."""
         prefixes = self._prefixes()
         if any(table.edges for table in self._tables):
-            for table, record, repeated in self._taken(None):
+            replaced = set[tuple[str, str]]()
+            for table, record, _ in self._taken(None):
                 source, ends = table.id_of(record), dict[str, list[str]]()
                 for edge in table.edges if source else ():
                     if edge.column in record:
                         before = prefixes.get(edge.type, f"{edge.type}:")
                         ends.setdefault(edge.relation, []).extend(before + one for one in table.values(record, edge))
                 for relation, targets in ends.items():
-                    if self.over and not (self.whole or repeated):
+                    if self.over and not self.whole and (source, relation) not in replaced:
+                        replaced.add((source, relation))  # by the first of several rows that are merged
                         yield from _replaced(self.over, source, relation, targets)
                     yield from (EdgeRecord(source, relation, target) for target in targets)
         for given in self._links:
