@@ -45,7 +45,7 @@ def with_doubts(outcome: Outcome, question: str, context: Context) -> Outcome:
     # A result with dates sorts by these, or compares them.
     dated = any(cell is not None and (cell.datatype or "").endswith(("#dateTime", "#date")) for cell in first)
     if outcome.stop not in LIMITS and not dated:
-        found += compared_values(asked_by(context.kb, outcome.query), outcome.query, context.language)
+        found += compared_values(asked_by(context.kb, outcome.query), outcome.query, outcome.table, context.language)
     return replace(outcome, doubts=(*outcome.doubts, *found))
 
 
@@ -168,8 +168,11 @@ def _of_query(wanted: Expectation, query: str, table: AnswerTable) -> Found:
 # Amounts in several units, and several values of one thing
 
 
-def compared_values(kb: KnowledgeBase, query: str, language: str) -> tuple[Doubt, ...]:
-    """Doubts where what is compared is in several units, or there are several of it; None where unknown."""
+def compared_values(kb: KnowledgeBase, query: str, shown: AnswerTable, language: str) -> tuple[Doubt, ...]:
+    """Doubts where what is compared is in several units, or there are several of it; none where that is unknown.
+
+    A list of the things ``shown`` may be sorted by them, which compares no amounts.
+    """
     if kb_kind(kb) != "wikibase":
         return ()
     words, doubts = vocabulary_of(kb), list[Doubt]()
@@ -179,12 +182,15 @@ def compared_values(kb: KnowledgeBase, query: str, language: str) -> tuple[Doubt
             if len(table.rows) > 1:
                 units = ", ".join(str(table.label(row[0]) or table.entity(row[0])) for row in table.rows)
                 doubts.append(Doubt("units", units))
-        if asked := values_query(query, words):
+        things = {
+            f"?{shown.columns[place]}" for row in shown.rows for place, cell in enumerate(row) if shown.entity(cell)
+        }
+        if asked := values_query(query, words, things):
             counted = kb.execute_query(asked).rows  # one row of four; a replayed answer may be another query's
             if counted and len(counted[0]) == 4:
-                _, most, several, every = (cell.value if cell else "0" for cell in counted[0])
+                _, _, several, every = (cell.value if cell else "0" for cell in counted[0])
                 if several != "0":
-                    doubts.append(Doubt("several", f"{several} of {every}, up to {most} each"))
+                    doubts.append(Doubt("several", f"{several} / {every}"))
     except KbnavError:  # the answer is there; that it could not be checked takes nothing from it
         return tuple(doubts)
     return tuple(doubts)

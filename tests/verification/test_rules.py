@@ -72,6 +72,7 @@ FINE = [
     ("Who wrote Dune?", PLAIN, rows(ONE, TWO)),
     ("Who is older, Messi or Ronaldo?", SORTED + " LIMIT 1", rows(ONE)),
     ("Which mountain is the highest?", SORTED + " LIMIT 1", rows(ONE)),
+    ("Which mountain is the highest? Show me a chart", SORTED, rows(ONE, TWO)),
     ("Which are the three highest mountains?", SORTED + " LIMIT 3", rows(ONE, TWO, THREE)),
     ("What is the highest point of Germany?", PLAIN, rows(ONE, labels={"P50": "highest point"})),
     ("Which teams played the 2020 final?", PLAIN, rows(ONE, labels={"Q9": "2020 final"})),
@@ -208,10 +209,14 @@ def test_a_doubt_is_raised_where_units_are_mixed_and_none_where_they_are_not(len
 
 
 def test_a_doubt_is_raised_where_one_thing_has_several_of_what_is_compared(tmp_path):
-    facts = LENGTH + "".join(map(length, (1, 2, 3))) + "wd:Q1001 wdt:P2043 7.0 , 8.0 ."  # with 1: three values
+    facts = (
+        LENGTH + "".join(map(length, (1, 2, 3))) + "wd:Q1001 wdt:P2043 7.0 , 8.0 ; wdt:P31 wd:Q1 , wd:Q2 ."
+    )  # with 1: three values
     with mirror_of(facts, tmp_path) as kb:
-        assert kinds(kb, tmp_path, LONGEST) == [("several", "1 of 3, up to 3 each")]
+        assert kinds(kb, tmp_path, LONGEST) == [("several", "1 / 3")]
         assert kinds(kb, tmp_path, "SELECT ?x ?n WHERE { ?x wdt:P2043 ?n FILTER(?n = 3) }") == []
+        # Sorted by things, of which nothing is compared.
+        assert kinds(kb, tmp_path, "SELECT ?x ?of WHERE { ?x wdt:P31 ?of } ORDER BY ?x ?of") == []
 
 
 BOTH = "SELECT ?x WHERE { ?x wdt:P61 wd:Q7186 }"

@@ -59,7 +59,7 @@ DOUBTS: Mapping[DoubtKind, str] = MappingProxyType(
         "exception": "The question leaves something out (“{about}”), and the query excludes nothing.",
         "limit": "The query ends after {about} rows, and has as many: there may be more.",
         "units": "Amounts in different units are compared as plain numbers: {about}.",
-        "several": "Things with several values of what is compared, each compared by itself: {about}.",
+        "several": "{n} of {all} have more than one value of what is compared, and each value counts.",
         "compared": "Only {n} of {all} have a value here that can be compared.",
         "class": "The answer takes in only {n} of {all} linked so: the others are not stated to be what is asked for.",
         "copy": "This copy is only a part: the whole may have more.",

@@ -114,7 +114,7 @@ def test_a_changed_example_is_a_query_of_its_own_and_the_example_keeps_its_name(
     page.keyboard.press("Control+Home")
     page.keyboard.type("# x\n")
     page.keyboard.press("Control+Enter")
-    page.wait_for_selector(".typed >> text=Changed from the query of: Countries and cities")
+    page.wait_for_selector(".typed >> text=From the query of: Countries and cities")
     assert (page.title(), page.inner_text(".typed .question")) == ("SPARQL query", "SPARQL query")
     page.click(".typed .cm-content")
     page.keyboard.type(" ")
@@ -253,8 +253,11 @@ def test_a_changed_query_has_its_own_page_and_link_and_is_taken_back(answered, s
     write(page, NUMBERS)
     assert page.get_attribute(".sparql a.out", "href").endswith("#SELECT%20%3Felement%20%3Fnumber%20%7B%20%3Felement%20"
                                                                 "wdt%3AP1086%20%3Fnumber%20%7D")  # fmt: skip
+    assert "discoverer" in page.inner_text(".sparql .query-words")
+    assert page.is_visible("text=as it was last run")
     page.click("text=Back to the answer's query")
     assert "wdt:P61" in written(page)
+    assert not page.is_visible("text=as it was last run")
     write(page, NUMBERS)
     page.click(".again")
     page.wait_for_selector(".typed .rows td.number")

@@ -49,15 +49,23 @@ def test_other_ways_to_answer_need_nothing_that_is_not_there(page, server):
     assert others == ["Answer", "bm25", "vss", "multi-vss", "prf", "graph-rank"]
 
 
-def test_a_question_that_is_asked_back_is_no_failure(page, fresh_home):
-    back = ("finish", {"thought": "Two.", "no_answer": True, "answer": "Which Curie do you mean?"})
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [("Which Curie do you mean?", []), ("She is not here.", ["No answer was found.", PART])],
+    ids=["no failure", "not here"],
+)
+def test_a_question_that_is_asked_back_is_no_failure_and_what_is_not_here_may_be_elsewhere(
+    page, fresh_home, said, told
+):
+    looked = ("search_entities", {"thought": "Who?", "query": "Curie"})
+    back = ("finish", {"thought": "Two.", "no_answer": True, "answer": said})
     with (
-        ModelStub([completion(None, [back])]) as model,
+        ModelStub([completion(None, [one]) for one in (looked, back, back)]) as model,
         Server(web_settings(fresh_home, "mini", model="stub", base_url=model.base_url)) as server,
     ):
         ask_and_wait(page, server, "When was Curie born?")
-    assert page.inner_text(".answer .text") == "Which Curie do you mean?"
-    assert page.locator(".answer .head").count() == 0
+    assert page.inner_text(".answer .text") == said
+    assert page.locator(".answer .head, .answer .part").all_inner_texts() == told
 
 
 def test_examples_are_made_of_an_endpoint_and_of_an_skb_and_are_answered(fresh_home, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
-from tests.apps.web.parts import MARIE, Server, web_settings
+from tests.apps.web.parts import MARIE, Explorer, Server, web_settings
 from tests.apps.web.test_page import ask, ask_and_wait, open_query, share, wait_for_the_end, write
 from tests.ending import until
 
@@ -173,6 +173,26 @@ def test_unknown_values_are_no_bar_and_what_is_counted_is_on_whole_numbers(page,
     assert not re.search(r"\d\.\d", " ".join(page.locator(".chart .role-axis-label text").all_text_contents()))
     page.click("[data-view=table]")
     assert page.locator(".rows em").all_inner_texts() == ["not known"]
+
+
+def test_the_view_that_a_question_names_opens_first_and_is_drawn_anew_where_the_colours_change(page, fresh_home):
+    page.emulate_media(color_scheme="light")
+    query = "SELECT ?town ?people { VALUES ?town { wd:Q64 wd:Q84 } ?town wdt:P1082 ?people }"
+    with Explorer(query) as model, Server(web_settings(fresh_home, **model.options())) as server:
+        ask_and_wait(page, server, "Wie viele Einwohner haben Berlin und London? Zeige ein Diagramm")
+        assert page.locator(".read >> text=/^Read as: /").count() == 1
+        bar = page.wait_for_selector(".chart svg [aria-roledescription=bar]")
+        light = bar.get_attribute("fill")
+        page.emulate_media(color_scheme="dark")
+        until(lambda: page.get_attribute(".chart svg [aria-roledescription=bar] >> nth=0", "fill") not in {light, None})
+
+
+def test_a_place_in_two_rows_is_one(page, server):
+    at = '"Point(21 52)"^^geo:wktLiteral'
+    paste(
+        page, server.url, "?town ?who ?at", [f'"A" {one} {at}' for one in (1, 2)] + [f'"B" 3 {at}'], "#defaultView:Map"
+    )
+    page.wait_for_selector(".map figcaption >> text=Map with 2 places")
 
 
 def test_the_chosen_view_is_kept_by_the_address(page, server):

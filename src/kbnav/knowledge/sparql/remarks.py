@@ -6,7 +6,7 @@ Each remark asks at most two bounded queries, and only where the form of the que
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -167,10 +167,13 @@ def units_query(query: str, words: Vocabulary) -> str:
     return next((_units_query(query, read, use) for use in _uses(query, read, words) if use.value in compared), "")
 
 
-def values_query(query: str, words: Vocabulary) -> str:
-    """A query for least, most, several and all of the values by the first property compared, or empty."""
+def values_query(query: str, words: Vocabulary, things: Set[str] = frozenset()) -> str:
+    """A query for least, most, several and all of the values by the first property compared, or empty.
+
+    Variables of ``things`` are no values.
+    """
     read = parse_query(query)
-    compared = set(_compared(query, read))
+    compared = set(_compared(query, read)) - things
     uses = (use for use in _uses(query, read, words) if use.value in compared and is_variable(use.thing))
     return next((_values_query(read, use, _things(query, read, use.thing)) for use in uses), "")
 

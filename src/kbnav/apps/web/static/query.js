@@ -25,6 +25,7 @@ export class QueryView {
     this.typed = !answer.query;
     this.seconds = this.base?.seconds;
     this.inWords = h("div", { class: "query-words", dir: "auto" });
+    this.before = h("p", { class: "soft", hidden: true }, t("query.before"));
     this.meaning = h("ul", { class: "meaning", dir: "auto" });
     this.address = h("a", { class: "out", target: "_blank", rel: "noopener noreferrer", hidden: true }, t("query.out"));
     this.problem = h("div", { class: "problem", role: "alert", hidden: true });
@@ -34,7 +35,7 @@ export class QueryView {
     this.stop = h("button", { type: "button", class: "stop-query", hidden: true, onclick: () => call(this.path, "DELETE").catch(() => null) }, t("ask.stop"));
     this.told = h("span", { class: "soft", role: "status" });
     this.shown = h("div");
-    this.asks = this.typed ? h("details", { class: "asks" }, h("summary", {}, t("query.asks")), this.inWords, this.meaning) : h("div", {}, this.inWords, this.meaning);
+    this.asks = this.typed ? h("details", { class: "asks" }, h("summary", {}, t("query.asks")), this.before, this.inWords, this.meaning) : h("div", {}, this.before, this.inWords, this.meaning);
     this.live = h("span", { class: "soft", hidden: true }, t("query.live"));
     const link = () => `${location.origin}/#${new URLSearchParams({ query: this.editor.value, ...(offered.kbs.length > 1 && { kb: run.kb }), ...(kept("view") && { view: kept("view") }) })}`;
     this.link = this.typed && copyButton(t("copy.link"), link);
@@ -71,7 +72,8 @@ export class QueryView {
     const query = this.editor.value;
     const page = (this.answer.link || "").split("#")[0];
     this.problem.hidden = true;
-    this.asks.hidden = this.empty || (!this.typed && query !== this.explained); // or it would tell of another query
+    this.asks.hidden = this.empty;
+    this.before.hidden = query === this.explained; // or it would tell of another query
     this.original.hidden = this.typed || query === this.first;
     for (const button of [this.copy, this.link]) if (button) button.hidden = !query.trim();
     this.address.hidden = !page;

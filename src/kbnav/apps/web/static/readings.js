@@ -41,7 +41,7 @@ export function understood(read, ask, words = "") {
 }
 
 function ofAll(about) {
-  const [n, all] = about.split(" / ");
+  const [n, all] = about.match(/\d+/g);
   return { n, all };
 }
 
@@ -56,7 +56,7 @@ const DOUBTS = {
   exception: (about) => t("doubt.exception", { about }),
   limit: (about) => t("doubt.limit", { about }),
   units: (about) => t("doubt.units", { about }),
-  several: (about) => t("doubt.several", { about }),
+  several: (about) => t("doubt.several", ofAll(about)),
   compared: (about) => t("doubt.compared", ofAll(about)),
   class: (about) => t("doubt.class", ofAll(about)),
 };

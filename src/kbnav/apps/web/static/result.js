@@ -23,7 +23,7 @@ export function keep(key, value) {
 
 /**
  * A view of a result; `base` is the address that its rows, files and statements are under, `title` what its files are
- * called after, `labelled` the query behind comments that name its ids, `absence` which kind of nothing it is, `rows` its first page if that was told. It has an `element`, and `files` for a line of actions. The picture is the one that the page's address has for `key`, else the one that the `query` asks for.
+ * called after, `labelled` the query behind comments that name its ids, `absence` which kind of nothing it is, `rows` its first page if that was told. It has an `element`, and `files` for a line of actions. The picture is the one that the page's address has for `key`, else one that the `query` or the title asks for.
  */
 export function showResult(result, base, title, { query, key, labelled, absence, rows } = {}) {
   return new ResultView(result, base, title, query, key, labelled, absence, rows);
@@ -88,8 +88,8 @@ class ResultView {
 
   /** Tabs of the views that the first rows allow, where there is more than the table; a single value needs none. */
   offer(rows) {
-    const { asked, kindsOf, viewsOf } = this.pictures;
-    const wanted = (this.key && kept(this.key)) || asked(this.query);
+    const { asked, kindsOf, named, viewsOf } = this.pictures;
+    const wanted = [this.key && kept(this.key), asked(this.query), ...named(this.title)];
     this.kinds = kindsOf(this.result.columns, rows);
     const single = rows.length === 1 && rows[0].length === 1 && !["point", "picture"].includes(this.kinds[0]) && rows[0][0];
     this.element.classList.toggle("single", Boolean(single));
@@ -99,7 +99,7 @@ class ResultView {
     if (views.length < 2) return undefined;
     this.tabs.replaceChildren(...views.map((view) => h("button", { type: "button", "data-view": view, onclick: () => this.choose(view) }, t(NAMES[view]))));
     const usual = this.result.rows === 1 && this.kinds.join() === "point" ? "map" : "table"; // where something is
-    return this.choose(views.includes(wanted) ? wanted : usual, true);
+    return this.choose(wanted.find((view) => views.includes(view)) ?? usual, true);
   }
 
   /** Show a view; the page's address keeps it. */

@@ -35,7 +35,6 @@ export class RunView {
     this.steps = new Steps();
     this.awaited = new Awaited(thinking(run, offered), run.now - Date.now() / 1000);
     this.words = h("div", { class: "words" });
-    this.toldAs = run.model === "offline" || Boolean(offered.share || document.querySelector("#runs .run:not(.typed)")); // of rules, or not to be read without what was said before
     this.found = h("div", { class: "found", onsingle: ({ detail }) => this.once(detail) });
     this.answer = h("div", { class: "answer" }, this.words, this.awaited.element, this.steps.element, this.found);
     this.element = h("section", { class: "run", id: run.id, "data-kb": run.kb, "aria-label": run.question, "aria-busy": "true" },
@@ -135,8 +134,8 @@ export class RunView {
       nothing && !answer.note ? h("p", { class: "note" }, t("offline.unanswered")) : "");
     const result = answer.result && showResult(answer.result, base, this.run.question, { query: answer.query, labelled: answer.query_labelled, absence: answer.absence, rows: event.rows, key: this.offered.share ? "view" : this.run.id });
     this.found.replaceChildren(
-      understood(answer.understood, this.ask, this.toldAs ? inWords(answer.query_words) : ""),
-      (result && origin(served, { rules: this.run.model === "offline" })) || "",
+      understood(answer.understood, this.ask, inWords(answer.query_words)),
+      ((result || (head && !nothing)) && origin(served, { rules: this.run.model === "offline" })) || "",
       result?.element ?? "",
       answer.status === "stopped" || (nothing && answer.note) ? "" : absent(answer.absence, { brief: answer.result?.columns.join() === "boolean" }),
       (nothing && this.holds?.()) || "",

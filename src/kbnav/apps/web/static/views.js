@@ -23,7 +23,15 @@ const SHAPES = [["ellipse", "accent", "●"], ["rectangle", "bad", "■"], ["dia
 const NAMED = ["", "above", "after", "before"]; // where the name of a thing may stand: below it where nothing is said
 const STROKES = ["solid", "dashed", "dotted"];
 const DRAWN = { map: drawMap, timeline: drawTimeline, chart: drawChart, graph: drawGraph, images: showImages };
+const LASTING = ["timeline", "chart", "graph"]; // views that keep the colours they were drawn in
 const SERVICE = { map: "map", timeline: "timeline", graph: "graph", imagegrid: "images", table: "table", tree: "graph" };
+const WORDS = {
+  map: /\b(map|mapa)\b|karte\b|\bcarte\b|地图/i,
+  timeline: /\btimeline|zeit(leiste|strahl)|\bchronologie\b|\bfrise\b|\bcronolog[ií]a\b|línea de tiempo|时间[线轴]/i,
+  graph: /\b(graph|graphe|grafo)\b|关系图/i,
+  chart: /\b(chart|graph|diagram)|diagramm|\bgr[áa]fic[oa]\b|图表/i,
+  images: /\b(picture|photo|image|imagen|imágenes|foto)s?\b|\bbild(er)?\b|图片|照片/i,
+};
 const YEARS = /(year|jahr|ann[eé]e|a[nñ]i?o|年)$/i;
 
 /** Of each column what its cells are: "point", "picture", "date", "year", "number", "name", or "" where that is not clear. */
@@ -59,6 +67,9 @@ export function viewsOf(kinds, { rows: total, columns, ranking }, rows) {
     total > 1 && !ranking && has("number") && has("name", "date", "year") && "chart", linked && "graph", has("picture") && "images"].filter(Boolean);
 }
 
+/** The views that a question names, in any of the page's languages; by a graph many mean a chart. */
+export const named = (question) => Object.keys(WORDS).filter((view) => WORDS[view].test(question));
+
 /** The view that a query asks for by a comment, as at the Wikidata Query Service; "" where it asks for none. */
 export function asked(query) {
   const name = /^\s*#\s*defaultView:\s*(\w+)/im.exec(query ?? "")?.[1].toLowerCase() ?? "";
@@ -66,7 +77,8 @@ export function asked(query) {
 }
 
 /** Draw one view of a result into a place. */
-export async function draw(view, place, { base, result, kinds, numbers, labelled }) {
+export async function draw(view, place, shown) {
+  const { base, result, kinds, numbers, labelled } = shown;
   place.replaceChildren(h("p", { class: "soft" }, t("page.loading")));
   try {
     await styled("/static/views.css");
@@ -77,6 +89,8 @@ export async function draw(view, place, { base, result, kinds, numbers, labelled
     const caption = h("figcaption");
     place.replaceChildren(h("figure", { class: view }, caption, box));
     letScroll(box);
+    const again = () => box.isConnected && !place.hidden && draw(view, place, shown);
+    if (LASTING.includes(view)) matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again, { once: true });
     const told = await DRAWN[view](data, box);
     caption.textContent = [told, data.total > MOST && t("chart.some", { n: MOST, total: data.total })].filter(Boolean).join(" · ");
   } catch (error) {
@@ -92,7 +106,7 @@ function letScroll(box) {
   box.addEventListener("wheel", (event) => event.ctrlKey || pressed || event.stopImmediatePropagation(), { capture: true, passive: true });
 }
 
-function named(row, kinds) {
+function nameOf(row, kinds) {
   return row.find((cell, place) => cell && kinds[place] === "name") ?? row.find((cell, place) => cell && !["point", "picture"].includes(kinds[place])) ?? { text: "" };
 }
 
@@ -110,7 +124,7 @@ async function drawMap({ rows, kinds }, box) {
   for (const row of rows) {
     const point = row[at]?.kind === "point" && pointOf(row[at]);
     if (!point) continue;
-    const name = named(row, kinds);
+    const name = nameOf(row, kinds);
     const told = h("dl", { class: "popup" }, row.flatMap((cell, place) => cell && place !== at ? [h("dd", {}, cell.href ? link(cell.text, cell.href) : cell.text)] : []), h("dd", { class: "soft" }, located(row[at])));
     marks.addLayer(L.marker(point, { icon: L.divIcon({ className: "pin", iconSize: [16, 16] }), title: name.text, alt: name.text }).bindPopup(told).bindTooltip(h("span", { dir: "auto" }, name.text), { permanent: true, className: "name" }));
   }
@@ -120,7 +134,7 @@ async function drawMap({ rows, kinds }, box) {
   map.on("zoomend moveend", uncrowded);
   map.fitBounds(marks.getBounds().pad(0.1), { maxZoom: 6, animate: false });
   uncrowded();
-  return t("map.label", { n: marks.getLayers().length });
+  return t("map.label", { n: new Set(marks.getLayers().map((mark) => `${mark.options.title} ${mark.getLatLng()}`)).size });
 }
 
 const meet = (one, other) => one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
@@ -200,7 +214,7 @@ function drawTimeline({ columns, rows, kinds }, box) {
   const values = rows.flatMap((row) => {
     const known = dates.map((place) => row[place]).filter((cell) => year(cell) !== undefined);
     const told = [...new Set(known.map((cell) => dated(cell.text, false, cell.precision)))].join(" – ");
-    return known.length ? [{ name: named(row, kinds).text, from: year(known[0]), to: year(known.at(-1)), told }] : [];
+    return known.length ? [{ name: nameOf(row, kinds).text, from: year(known[0]), to: year(known.at(-1)), told }] : [];
   }).sort((one, other) => one.from - other.from);
   const x = { field: "from", type: "quantitative", scale: { zero: false, nice: true }, axis: { ...timeAxis(null), orient: "top" } };
   const y = { field: "name", type: "nominal", sort: null, axis: { title: null, grid: true } };
@@ -407,7 +421,7 @@ async function evidenced(base, rows) {
 /** The files by their names: the page fetches nothing from elsewhere. */
 function showImages({ rows, kinds }, box) {
   const at = kinds.indexOf("picture");
-  const cards = rows.filter((row) => isPicture(row[at])).map((row) => h("li", {}, h("strong", { dir: "auto" }, named(row, kinds).text), link(fileName(row[at].href), row[at].href)));
+  const cards = rows.filter((row) => isPicture(row[at])).map((row) => h("li", {}, h("strong", { dir: "auto" }, nameOf(row, kinds).text), link(fileName(row[at].href), row[at].href)));
   box.append(h("ul", { class: "cards" }, cards), h("p", { class: "soft" }, t("images.about")));
   return t("images.label", { n: cards.length });
 }
