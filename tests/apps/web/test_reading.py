@@ -57,10 +57,10 @@ def test_other_ways_to_answer_need_nothing_that_is_not_there(page, server):
 def test_a_question_that_is_asked_back_is_no_failure_and_what_is_not_here_may_be_elsewhere(
     page, fresh_home, said, told
 ):
-    looked = ("search_entities", {"thought": "Who?", "query": "Curie"})
+    looked = ("execute_query", {"thought": "Who?", "query": "SELECT ?x { ?x wdt:P18 wd:Q7186 }"})
     back = ("finish", {"thought": "Two.", "no_answer": True, "answer": said})
     with (
-        ModelStub([completion(None, [one]) for one in (looked, back, back)]) as model,
+        ModelStub([completion(None, [one]) for one in (looked, looked, back)]) as model,
         Server(web_settings(fresh_home, "mini", model="stub", base_url=model.base_url)) as server,
     ):
         ask_and_wait(page, server, "When was Curie born?")

@@ -78,13 +78,13 @@ export function readable(text) {
   return shown.join(language === "zh" ? "、" : "; ") + (rest ?? "");
 }
 
-/** Digits in groups, none of them changed; those of four, which may be years, are left alone. */
+/** A number as the reader's language writes it, no digit changed; four before the point, which may be a year, are no groups. */
 function grouped(text) {
-  const found = /^([+-]?)(\d{5,})(?:\.(\d+))?$/.exec(text);
+  const found = /^([+-]?)(\d+)(?:\.(\d+))?$/.exec(text);
   if (!found) return text;
   const [, sign, whole, rest] = found;
   const point = (1.5).toLocaleString(language).charAt(1);
-  return `${sign === "-" ? "−" : ""}${BigInt(whole).toLocaleString(language)}${rest ? point + rest : ""}`;
+  return `${sign === "-" ? "−" : ""}${whole.length > 4 ? BigInt(whole).toLocaleString(language) : whole}${rest ? point + rest : ""}`;
 }
 
 /** Whether a value is a date that may stand for a month, a year or more. */
