@@ -167,7 +167,7 @@ def units_query(query: str, words: Vocabulary) -> str:
     return next((_units_query(query, read, use) for use in _uses(query, read, words) if use.value in compared), "")
 
 
-def values_query(query: str, words: Vocabulary, things: Set[str] = frozenset()) -> str:
+def values_query(query: str, words: Vocabulary, things: Set[str]) -> str:
     """A query for least, most, several and all of the values by the first property compared, or empty.
 
     Variables of ``things`` are no values.

@@ -135,7 +135,7 @@ export class RunView {
     const result = answer.result && showResult(answer.result, base, this.run.question, { query: answer.query, labelled: answer.query_labelled, absence: answer.absence, rows: event.rows, key: this.offered.share ? "view" : this.run.id });
     this.found.replaceChildren(
       understood(answer.understood, this.ask, inWords(answer.query_words)),
-      ((result || (head && !nothing)) && origin(served, { rules: this.run.model === "offline" })) || "",
+      ((result || (head === HEADS["no answer"] && !nothing)) && origin(served, { rules: this.run.model === "offline" })) || "",
       result?.element ?? "",
       answer.status === "stopped" || (nothing && answer.note) ? "" : absent(answer.absence, { brief: answer.result?.columns.join() === "boolean" }),
       (nothing && this.holds?.()) || "",

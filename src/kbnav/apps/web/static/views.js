@@ -26,10 +26,10 @@ const DRAWN = { map: drawMap, timeline: drawTimeline, chart: drawChart, graph: d
 const LASTING = ["timeline", "chart", "graph"]; // views that keep the colours they were drawn in
 const SERVICE = { map: "map", timeline: "timeline", graph: "graph", imagegrid: "images", table: "table", tree: "graph" };
 const WORDS = {
-  map: /\b(map|mapa)\b|karte\b|\bcarte\b|地图/i,
+  map: /\b(map|mapa|carte)s?\b|karten?\b|地图/i,
   timeline: /\btimeline|zeit(leiste|strahl)|\bchronologie\b|\bfrise\b|\bcronolog[ií]a\b|línea de tiempo|时间[线轴]/i,
-  graph: /\b(graph|graphe|grafo)\b|关系图/i,
-  chart: /\b(chart|graph|diagram)|diagramm|\bgr[áa]fic[oa]\b|图表/i,
+  graph: /\b(graph|graphe|grafo)s?\b|关系图/i,
+  chart: /\b(chart|graph|diagram)s?\b|diagramm|\bgr[áa]fic[oa]\b|图表/i,
   images: /\b(picture|photo|image|imagen|imágenes|foto)s?\b|\bbild(er)?\b|图片|照片/i,
 };
 const YEARS = /(year|jahr|ann[eé]e|a[nñ]i?o|年)$/i;
