@@ -41,7 +41,7 @@ export function understood(read, ask, words = "") {
 }
 
 function ofAll(about) {
-  const [n, all] = about.match(/\d+/g);
+  const [n, all] = about.match(/\d+(?:,\d{3})*/g);
   return { n, all };
 }
 
