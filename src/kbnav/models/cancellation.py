@@ -81,18 +81,12 @@ class _Daemons(ThreadPoolExecutor):
         return in_thread(partial(fn, *args, **kwargs))
 
 
-def model_loop() -> asyncio.AbstractEventLoop:
-    """A new loop for the calls of models, which keeps no process alive."""
-    loop = asyncio.new_event_loop()
-    loop.set_default_executor(_Daemons())
-    return loop
-
-
-def _shared_loop() -> asyncio.AbstractEventLoop:
-    """One for all threads, as the clients of models are, which several loops at once would confuse."""
+def shared_loop() -> asyncio.AbstractEventLoop:
+    """One loop for the calls of models of all threads; it never ends, and keeps no process alive."""
     with _STARTING:
         if not _SHARED:
-            loop = model_loop()
+            loop = asyncio.new_event_loop()
+            loop.set_default_executor(_Daemons())
             threading.Thread(target=loop.run_forever, daemon=True, name="kbnav-models").start()
             _SHARED.append(loop)
         return _SHARED[0]
@@ -192,7 +186,7 @@ class Cancellation:
         self.check()
         coroutine = awaited()
         try:
-            asked = asyncio.run_coroutine_threadsafe(coroutine, self._loop or _shared_loop())
+            asked = asyncio.run_coroutine_threadsafe(coroutine, self._loop or shared_loop())
         except RuntimeError as error:  # the loop was closed with the run
             coroutine.close()
             raise self._error() from error

@@ -22,7 +22,7 @@ from functools import cache, lru_cache, partial
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from kbnav.models.cancellation import Cancellation, OutOfTime
+from kbnav.models.cancellation import Cancellation, OutOfTime, shared_loop
 
 Purpose = Literal["", "step", "answer"]
 """What a reply is for: the next step of a run, the answer in words, or nothing that anybody wants to hear."""
@@ -148,8 +148,9 @@ def clients(place: str, seconds: float, proxy: str, largest: int) -> tuple[Any, 
             for closed in [loop for loop in list(of_loops) if loop.is_closed()]:
                 of_loops.pop(closed, None)
             loop = asyncio.get_running_loop()
-            if loop not in of_loops:
-                of_loops[loop] = awaited()
+            if loop not in of_loops:  # connections of a loop that may end are closed after each reply
+                keep = {} if loop is shared_loop() else {"limits": library.Limits(max_keepalive_connections=0)}
+                of_loops[loop] = awaited(**keep)
             try:
                 return await asyncio.wait_for(super(AsyncClient, of_loops[loop]).send(request, **options), seconds)
             except TimeoutError as error:

@@ -44,7 +44,7 @@ from kbnav.apps.web.store import (
 from kbnav.errors import DatabaseAway, DataError, KbnavError, LimitReached, Stopped, StopRun
 from kbnav.knowledge.base import is_mirror
 from kbnav.knowledge.http import reporting_to
-from kbnav.models.cancellation import ON_REQUEST, Cancellation, model_loop
+from kbnav.models.cancellation import ON_REQUEST, Cancellation
 from kbnav.models.prices import cost_of, price_of
 from kbnav.models.transport import Draft, streaming_to
 from kbnav.retrieval.base import Retriever
@@ -151,8 +151,7 @@ class RunQueue:
         """Of runs that wait for other workers, if some are followed here."""
         self._over = threading.Event()
         self._loop: asyncio.AbstractEventLoop
-        """The server's own; ``_models`` runs in a thread and makes the calls of models."""
-        self._models: asyncio.AbstractEventLoop
+        """The server's own."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[RunQueue]:
@@ -160,34 +159,30 @@ class RunQueue:
 
         What every session needs is loaded now: else the first question, and all others with it, would wait for that.
         """
-        self._loop, self._models = asyncio.get_running_loop(), model_loop()
+        self._loop = asyncio.get_running_loop()
         importlib.import_module("langgraph.graph")
         if any(model != OFFLINE for model in self._service.models):
             importlib.import_module("langchain_openai")
         workers = [("run", self._work)] * self._limits.runs
         threads = [
             threading.Thread(target=target, daemon=True, name=f"kbnav-{name}")
-            for name, target in (("models", self._models.run_forever), ("beat", self._look_after), *workers)
+            for name, target in (("beat", self._look_after), *workers)
         ]
         for thread in threads:
             thread.start()
         try:
             yield self
         finally:
-            await asyncio.to_thread(self._close, *threads)
+            await asyncio.to_thread(self._close, threads)
 
-    def _close(self, models: threading.Thread, *others: threading.Thread) -> None:
+    def _close(self, threads: Sequence[threading.Thread]) -> None:
         self._over.set()
         for live in list(self._live.values()):
             live.cancellation.abandon()
         with self._changed:
             self._changed.notify_all()
-        for thread in others:
+        for thread in threads:
             thread.join(5)
-        self._models.call_soon_threadsafe(self._models.stop)
-        models.join(5)
-        if not self._models.is_running():
-            self._models.close()
 
     @property
     def problem(self) -> str:
@@ -336,7 +331,7 @@ class RunQueue:
             reached = (cost_of(used, price) or 0) >= most
             return f"The limit of ${most:.2f} for a question was reached." if reached else ""
 
-        live.cancellation = Cancellation(self._models, limit if price else None)
+        live.cancellation = Cancellation(limit=limit if price else None)
         try:
             with self._changed:
                 self._give_up(run.id)
