@@ -97,14 +97,15 @@ def test_a_retrieval_system_is_evaluated_resumed_and_compared(tmp_path):
 
 @pytest.mark.parametrize("system", ["bm25", "vss", "multi-vss", "graph-rank"])
 def test_what_a_query_names_whole_comes_first(tmp_path, system):
-    rows = "r1,Rossi S.p.A.,firm,office p\nP-0189,Oak table,product,supplied by a firm\nP-0190,Rossi table,product,oak\n"
+    rows = "r1,Rossi S.p.A.,firm,office p\nP-0189,Oak table,product,of a firm\nP-0190,Rossi table,product,oak\n"
     (tmp_path / "n.csv").write_text(f"id,name,type,text\n{rows}")
     place = str(tmp_path / "n.skb")
     run("skb", "build", "--nodes", str(tmp_path / "n.csv"), "--encoder", "lsa", "--out", place)
 
     def found(*more: str) -> list[str]:
-        out = CliRunner().invoke(app, ("retrieve", "--kb", place, "--system", system, "--csv", *more)).output
-        return [row["id"] for row in csv.DictReader(io.StringIO(out))]
+        result = CliRunner().invoke(app, ("retrieve", "--kb", place, "--system", system, "--csv", *more))
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+        return [row["id"] for row in csv.DictReader(io.StringIO(result.stdout))]
 
     firsts = [found(query)[0] for query in ("P-0189", "r1", "rossi s.p.a.", "oak table")]
     assert firsts == ["P-0189", "r1", "r1", "P-0189"]

@@ -430,7 +430,7 @@ def test_an_update_without_files_reads_those_of_the_build_again(tmp_path, kbnav)
     assert ran(kbnav, "skb", "update", out, "--dry-run") == "nothing changes\n"
     (tmp_path / "more.csv").write_text("id,name,type,price\n9,Hose,product,\n1,,,5\n2,,,\n")
     changes = json.loads(ran(kbnav, "skb", "update", out, "--dry-run", "--json"))
-    assert changes["nodes that more.csv overrides"]["examples"] == ["1"]  # 9 is of no build, and of 2 nothing new is said
+    assert changes["nodes that more.csv overrides"]["examples"] == ["1"]  # the build has no 9; of 2 nothing is new
     (tmp_path / "more.csv").rename(tmp_path / "gone.csv")
     code, _, error = kbnav("skb", "update", str(out))
     assert (code, "more.csv" in error, "an update of" in error) == (2, True, True)

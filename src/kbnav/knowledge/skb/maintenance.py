@@ -23,10 +23,8 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.journal import locked
 
 _BARE = Options(text=False, vectors=False, sparql=False)
-_SAMPLED = 50
-"""Nodes of a type whose fields are told."""
-_VALUE = 60
-"""Characters of a value that changes."""
+_SAMPLED, _VALUE = 50, 60
+"""Nodes of a type whose fields are told; characters of a value that changes."""
 
 
 @dataclass(frozen=True)
@@ -177,8 +175,8 @@ def _reread(path: Path, meta: Meta, losses: Losses, *, skip: bool, aside: Path |
             for record in records.nodes(Losses()):
                 place = below.nodes.ids.find(record.id)
                 kind, name, fields = _all_of(below, place) if place >= 0 else record[1:4]
-                now = (record.type or kind, record.name or name, {**fields, **record.fields})
-                if record.left_out or now != (kind, name, fields):
+                other = any(fields.get(one, "") != value for one, value in record.fields.items())
+                if record.left_out or other or (record.type or kind, record.name or name) != (kind, name):
                     losses.add(f"nodes that {records.description.removeprefix('records: ')} overrides", record.id)
         yield source
 
@@ -219,12 +217,11 @@ def difference(path: Path, records: Recipe | None = None, *, skip: bool = False)
             elif _all_of(old, number) != _all_of(new, other):
                 losses.add("nodes that change", old.id(number))
                 was, now = ({"name": one.name(at), **one.documents[at]} for one, at in ((old, number), (new, other)))
-                had, has = was.keys(), now.keys()
-                for field in (one for one in was if one in has and was[one] != now[one]):
+                for field in (one for one in was if one in now and was[one] != now[one]):
                     values = (shorten(str(one[field]), _VALUE, placeholder="…") for one in (was, now))
                     losses.add("values that change", f"{old.id(number)} {field}: {' → '.join(values)}")
-                fields |= {("fields that go", f"{old.type(number)}: {one}") for one in had - has}
-                fields |= {("fields that come", f"{old.type(number)}: {one}") for one in has - had}
+                fields |= {("fields that go", f"{old.type(number)}: {one}") for one in was.keys() - now.keys()}
+                fields |= {("fields that come", f"{old.type(number)}: {one}") for one in now.keys() - was.keys()}
         for what, which in sorted(fields):
             losses.add(what, which)
         for other in np.setdiff1d(np.arange(new.meta.nodes), place).tolist():
