@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -241,7 +241,7 @@ def difference(path: Path, records: Recipe | None = None, *, skip: bool = False)
         return found and {**found, **left_out}
 
 
-def _all_of(skb: SKB, number: int) -> tuple[str, str, dict[str, Any]]:
+def _all_of(skb: SKB, number: int) -> tuple[str, str, Mapping[str, Any]]:
     return skb.type(number), str(skb.nodes.names[number]), skb.documents[number]
 
 
