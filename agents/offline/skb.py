@@ -70,8 +70,7 @@ class SkbAgenda(Agenda):
         self.question = replace(self.question, strict=(*self.question.strict, *beyond))
         names = self._reading.mentions
         if names and not self._reading.asked and (self.question.kind == "count" or names[0].text.islower()):
-            kind = self._skb.type(names[0].nodes[0])
-            linked = {step.target for step in schema.paths.steps(kind)}
+            linked = {step.target for step in schema.paths.steps(self._skb.type(names[0].nodes[0]))}
             if len(linked) == 1:  # of a category its things are counted
                 self._reading = replace(self._reading, asked=linked.pop())
 
@@ -83,8 +82,7 @@ class SkbAgenda(Agenda):
             self.decline(denied)
             return
         reading, mentions = self._reading, self._reading.mentions[:_MENTIONS]
-        if mentions:
-            yield [(_SEARCH, f"“{name.text}” is a name here.", {"query": name.text}) for name in mentions]
+        yield [(_SEARCH, f"“{name.text}” is a name here.", {"query": name.text}) for name in mentions]
         if unknown := self._unknown():
             self.decline((), unknown)
             return
@@ -109,10 +107,9 @@ class SkbAgenda(Agenda):
     def _linked(self, mentions: Sequence[Mention]) -> Iterator[Calls]:
         """What the likeliest paths from the names lead to; without names, the whole type."""
         reading = self._reading
-        tried = self._hypotheses(mentions)[:_TRIES]
         if reading.asked and not (mentions or reading.types or self.telling(self._left(()))):
             yield from self._listed((), (yield from self._follow(())))
-        for paths in tried:
+        for paths in self._hypotheses(mentions)[:_TRIES]:
             if found := (yield from self._follow(paths)):
                 if len(found) == 1 and not reading.asked:
                     yield from self._field(found[0], paths)
@@ -130,12 +127,16 @@ class SkbAgenda(Agenda):
         ids = rankings[-1].ids[: None if pointed == "many" else 1] if rankings and pointed else []
         return tuple(Mention(node, 0, 0, (self._skb.number(node),)) for node in ids)
 
+    def _capitals(self) -> list[str]:
+        """Words that look like names, with a capital inside the question, and are none of a node."""
+        words = self._reading.tokens
+        places = self._reading.words if self.language.split("-")[0] not in _NOUNS_HAVE_CAPITALS else ()
+        return [words[at].text for at in places if at and words[at].text[:1].isupper()]
+
     def _unknown(self) -> list[str]:
-        """Words that look like names, with a capital or a digit inside the question, and are nowhere."""
-        index, words = self._skb.text, self._reading.tokens
-        places = self._reading.words if index and self.language.split("-")[0] not in _NOUNS_HAVE_CAPITALS else ()
-        named = [words[at].text for at in places if at and words[at].text[:1].isupper()]
-        return [one for one in named if index and not any(map(index.holders, index.words(one)))]
+        """Those of them that are nowhere."""
+        index = self._skb.text
+        return [one for one in self._capitals() if index and not any(map(index.holders, index.words(one)))]
 
     def _left(self, paths: Sequence[Path], *read: str) -> tuple[str, ...]:
         """Words of the question that neither the paths nor the texts ``read`` stand for, as ``Agenda.unused``."""
@@ -221,9 +222,8 @@ class SkbAgenda(Agenda):
             text = reading.text(sorted({*reading.words, *named}.difference(*(path.used for path in paths))))
             among: dict[str, Any] = {"among": best, "limit": _BY_TEXT}
             described = {"text": text, **(among if paths else {"node_type": reading.asked, "limit": ANSWERS})}
-            fitting = (
-                (yield from self._nodes([(_DESCRIBED, "What fits the rest?", described)], last=True)) if text else []
-            )
+            rest: Calls = [(_DESCRIBED, "What fits the rest?", described)] if text else []
+            fitting = yield from self._nodes(rest, last=True)
             best = [*fitting, *(node for node in found if node not in fitting)][:ANSWERS]
         if not best:
             return
@@ -237,7 +237,8 @@ class SkbAgenda(Agenda):
         vague = any(not step.relation for path in paths for step in path.steps) if paths else reading.types
         first = self._skb.number(best[0])
         text = fold(" ".join(map(str, (self._skb.name(first), *self._skb.documents[first].values()))))
-        guess = bool(vague) and words == self.telling(self._left(paths, text))
+        left = self._left(paths, text)
+        guess = (bool(vague) and words == self.telling(left)) or not {*self._capitals()}.isdisjoint(left)
         names = ", ".join(one.label for one in self._kb.named(best).values()) if words else ""
         answer = f"The nearest by their texts, not checked: {names}" if names and self.question.kind != "count" else ""
         yield self._finished(fits + cut, paths, best, answer, text, all_needed=guess)
@@ -280,8 +281,7 @@ class SkbAgenda(Agenda):
         checked = self.checked(calls)
         if last or len(self.state["path"]) < self.room or all(call.key in self.taken for call in checked):
             yield calls
-        steps = [self.taken.get(call.key) for call in checked]
-        return [node for step in steps if step for node in step.nodes]
+        return [node for call in checked if call.key in self.taken for node in self.taken[call.key].nodes]
 
     def _body(self, paths: Sequence[Path]) -> str:
         """The patterns of ``?x``, of the type without paths; it is none of the nodes that the paths begin at."""

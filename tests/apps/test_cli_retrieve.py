@@ -93,3 +93,21 @@ def test_a_retrieval_system_is_evaluated_resumed_and_compared(tmp_path):
     with pytest.raises(UsageError, match="differs in: setting options"):
         run(*fixed, "--system", "bm25", "--out", str(tmp_path / "bm25"), "--limit", "2", "--set", "relations=false")
     run("eval", "compare", str(tmp_path / "bm25"), str(tmp_path / "graph-rank"))
+
+
+@pytest.mark.parametrize("system", ["bm25", "vss", "multi-vss", "graph-rank"])
+def test_what_a_query_names_whole_comes_first(tmp_path, system):
+    rows = "r1,Rossi S.p.A.,firm,office p\nP-0189,Oak table,product,of a firm\nP-0190,Rossi table,product,oak\n"
+    (tmp_path / "n.csv").write_text(f"id,name,type,text\n{rows}")
+    place = str(tmp_path / "n.skb")
+    run("skb", "build", "--nodes", str(tmp_path / "n.csv"), "--encoder", "lsa", "--out", place)
+
+    def found(*more: str) -> list[str]:
+        result = CliRunner().invoke(app, ("retrieve", "--kb", place, "--system", system, "--csv", *more))
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+        return [row["id"] for row in csv.DictReader(io.StringIO(result.stdout))]
+
+    firsts = [found(query)[0] for query in ("P-0189", "r1", "rossi s.p.a.", "oak table")]
+    assert firsts == ["P-0189", "r1", "r1", "P-0189"]
+    assert len(found("--k", "1", "r1")) == 1
+    assert "r1" not in found("--set", "candidates=product", "r1")

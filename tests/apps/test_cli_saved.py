@@ -110,7 +110,7 @@ def test_what_can_be_typed_in_a_chat_beside_questions(kbnav):
     before, after = out.split("polonium, radium", 1)
     assert "there is no /nonsense; /help lists the commands" in before
     assert "/sparql  the query of the last answer" in before
-    assert "no answer here has a query yet" in before
+    assert "no query has run here yet" in before
     assert "→" not in before
     assert "/left" not in after
     assert after.count("SELECT DISTINCT ?answer WHERE { ?answer wdt:P61 wd:Q7186 .") == 2

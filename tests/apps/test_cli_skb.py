@@ -48,6 +48,13 @@ def built(kbnav: Cli, *more: str) -> str:
     return error
 
 
+def test_a_chat_shows_the_last_query_that_ran_where_the_answer_is_a_ranking(kbnav):
+    built(kbnav)
+    typed = "/sparql\nWhich houses does Ann Reed own?\n/sparql\n"
+    before, after = kbnav.out("chat", "--quiet", "--kb", "v.skb", typed=typed).split("Long Barn", 1)
+    assert ("SELECT" in before, "rel:owns" in after) == (False, True)
+
+
 def test_an_skb_built_from_rdf_is_asked(kbnav):
     code, out, _ = kbnav("skb", "build", "--from", "rdf", "lakes.ttl", "--out", "l.skb", "--encoder", "none")
     assert (code, out) == (0, "l.skb: 2 nodes, 1 edge\n")

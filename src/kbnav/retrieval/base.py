@@ -18,6 +18,7 @@ from kbnav.answers.question import checked_question
 from kbnav.answers.tables import Ranked, Ranking
 from kbnav.errors import Stopped, StopRun, UnknownId, UsageError
 from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.cancellation import ON_REQUEST, Cancellation
 from kbnav.models.prices import cost_of, price_of
@@ -189,6 +190,16 @@ def retrieved(system: systems.SystemName, kb: KnowledgeBase, settings: Settings,
     return attempt(build_retriever(system, kb, settings), kb, settings, query, **how)
 
 
+def _called_first(skb: SKB, query: str, k: int, ranking: Ranking, candidates: Sequence[str] | None) -> Ranking:
+    """The ranking with what has the query as its id, or else as a name, 1 above all others; of ``candidates`` alone."""
+    own, best = skb.nodes.ids.find(query), max((one.score for one in ranking.nodes), default=0.0)
+    named = [one.number for one in skb.names.search(query, edits=0)] if skb.names else []
+    called = [node for node in ([own] if own >= 0 else named) if not candidates or skb.type(node) in candidates]
+    first = as_ranking(skb, ((node, best + 1) for node in called))
+    others = [one for one in ranking.nodes if one.id not in first.ids]
+    return Ranking((*first.nodes, *others)[:k])
+
+
 def attempt(
     retriever: Retriever,
     kb: KnowledgeBase,
@@ -225,6 +236,8 @@ def attempt(
             )
         if not isinstance(ranking, Ranking):
             raise UsageError(f"{retriever.name} gives a {type(ranking).__name__}, and no Ranking")
+        if isinstance(kb, SkbKB):
+            ranking = _called_first(kb.skb, query, k, ranking, settings.options.get("candidates"))
         outcome = Outcome("answered" if len(ranking) else "no answer", "finish", ranking=ranking)
     except StopRun as error:
         failure, outcome = error, Outcome("failed", "error", note=str(error))

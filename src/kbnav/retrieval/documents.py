@@ -159,6 +159,8 @@ class MultiVSS:
             return Ranking()
         vector = self._vss.index.embed(query)
         found = numbers(self._skb, self._vss.nearest(vector, max(k, self._options.first), trace, query))
+        if not found:
+            return Ranking()
         first, others = found[: self._options.first], found[self._options.first :]
         with trace.step(self.name, aggregate=self._options.aggregate, nodes=len(first)) as seen:
             most = None if self._options.chunks == "published" else self._options.chunks

@@ -416,6 +416,7 @@ def test_an_update_without_files_reads_those_of_the_build_again(tmp_path, kbnav)
     assert '"5"' in (tmp_path / "shop.skb.bad.jsonl").read_text()  # a dry run writes nothing
     assert {what: one["examples"] for what, one in changes.items()} == {
         "nodes that change": ["1"],
+        "values that change": ["1 name: Pump → Pump 2"],
         "nodes that go": ["3"],
         "nodes that come": ["4"],
         "edges that go": ["2 supplier supplier:Bolt", "3 supplier supplier:Bolt"],
@@ -427,6 +428,13 @@ def test_an_update_without_files_reads_those_of_the_build_again(tmp_path, kbnav)
         assert edges(skb) == {(one, "supplier", by) for one, by in links}
         assert "9" in skb.nodes.ids  # the record of the earlier update is not lost
     assert ran(kbnav, "skb", "update", out, "--dry-run") == "nothing changes\n"
+    (tmp_path / "more.csv").write_text("id,name,type,price\n9,Hose,product,\n1,,,5\n2,,,\n")
+    changes = json.loads(ran(kbnav, "skb", "update", out, "--dry-run", "--json"))
+    assert changes["nodes that more.csv overrides"]["examples"] == ["1"]  # the build has no 9; of 2 nothing is new
+    (tmp_path / "more.csv").rename(tmp_path / "gone.csv")
+    code, _, error = kbnav("skb", "update", str(out))
+    assert (code, "more.csv" in error, "an update of" in error) == (2, True, True)
+    (tmp_path / "more.csv").write_text("id,name,type\n9,Hose,product\n")
     rows.write_text("id;title;supplier\n1;Pump 2;Acme\n2;Valve;Acme\n4;Nut;Bolt\n4;Nail;Bolt\n")
     changes = json.loads(ran(kbnav, "skb", "update", out, "--dry-run", "--json"))
     assert (changes["fields that come"]["examples"], changes["nodes that change"]["count"]) == (["product: title"], 3)

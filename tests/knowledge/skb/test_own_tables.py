@@ -133,6 +133,14 @@ def test_a_file_maps_many_tables_and_tables_of_links(tmp_path):
     ]  # fmt: skip
 
 
+def test_a_type_of_an_edge_column_that_is_nearly_a_tables_is_told(tmp_path):
+    (_, _, right), (_, _, wrong) = (
+        all_of(many(tmp_path, TABLES.replace(":maker", kind))) for kind in (":maker", ":Makers")
+    )
+    assert not right.counts
+    assert ["Makers" in case and "'maker'" in case for cases in wrong.examples.values() for case in cases] == [True]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

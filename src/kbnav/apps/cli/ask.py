@@ -169,7 +169,7 @@ def _as_before(of: Asking, earlier: Run) -> Asking:
 
 _ENDS = ("", "/quit", "/exit")
 _HELP = """\
-/sparql  the query of the last answer that has one
+/sparql  the query of the last answer that has one, or else the last that ran
 /quit    end the session, as an empty line and Ctrl-D do
 In a shell, `kbnav show last` prints the last answer's steps, `kbnav export last answer.html` writes it to a file."""
 _PROMPT = "\001\x1b[1m\002?\001\x1b[0m\002 "
@@ -240,8 +240,10 @@ def _command(line: str, console: Console, runs: list[Run]) -> None:
         _print(console, f"there is no {line.split()[0]}; /help lists the commands")
     elif asked := next((run for run in reversed(runs) if run.outcome.query), None):
         console.print(query_lines(labelled_query(asked)), crop=False)
+    elif tried := [step.query for run in runs for step in run.path if step.query and step.rows]:
+        console.print(query_lines(tried[-1]), crop=False)
     else:
-        _print(console, "no answer here has a query yet")
+        _print(console, "no query has run here yet")
 
 
 def _same_command(of: Asking, settings: Settings, session: str) -> str:

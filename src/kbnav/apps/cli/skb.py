@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.maintenance import Info
 
 NO_ENCODER = "none"
-_LONGEST_LIST, _EXAMPLE, _CASES = 40, 60, 3
-"""Kinds of edges that ``info`` lists, characters of a field's example, and cases of what was left out."""
+_LONGEST_LIST, _EXAMPLE, _CASES, _CHANGES = 40, 60, 3, 5
+"""Kinds of edges that ``info`` lists, characters of a field's example, cases of what was left out and of changes."""
 
 Nodes = Annotated[
     list[str] | None,
@@ -297,7 +297,7 @@ def update(
     if dry_run:
         changes = maintenance.difference(skb, records, skip=skip)
         value = {reason: one.model_dump() for reason, one in changes.items()}
-        emit(as_json, value, "\n".join(_counted(changes)) or "nothing changes")
+        emit(as_json, value, "\n".join(_counted(changes, _CHANGES)) or "nothing changes")
         return
     options = Options(
         text=any(name.startswith("text/") for name in meta.files),
@@ -364,10 +364,10 @@ def _print_made(console: Console, meta: Meta) -> None:
         console.print(printable(line), style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
-def _counted(cases_by_reason: Mapping[str, Dropped]) -> Iterator[str]:
+def _counted(cases_by_reason: Mapping[str, Dropped], most: int = _CASES) -> Iterator[str]:
     """Each reason with its count and first cases."""
     for reason, dropped in cases_by_reason.items():
-        cases = [*dropped.examples[:_CASES], *(["…"] if dropped.count > _CASES else [])]
+        cases = [*dropped.examples[:most], *(["…"] if dropped.count > most else [])]
         yield f"{reason}: {dropped.count:,}" + (f" ({', '.join(cases)})" if dropped.examples else "")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,8 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.journal import locked
 
 _BARE = Options(text=False, vectors=False, sparql=False)
-_SAMPLED = 50
-"""Nodes of a type whose fields are told."""
+_SAMPLED, _VALUE = 50, 60
+"""Nodes of a type whose fields are told; characters of a value that changes."""
 
 
 @dataclass(frozen=True)
@@ -148,8 +149,8 @@ def _aside(recipe: Recipe, folder: Path) -> Recipe:
 
 
 @contextmanager
-def _reread(path: Path, meta: Meta, *, skip: bool, aside: Path | None = None) -> Iterator[Source]:
-    """What an SKB's files say now, with its updates over it.
+def _reread(path: Path, meta: Meta, losses: Losses, *, skip: bool, aside: Path | None = None) -> Iterator[Source]:
+    """What an SKB's files say now, with its updates over it; what these override goes to ``losses``.
 
     Lines that cannot be read are left out with ``skip``; those that are left out go into the folder ``aside``.
     """
@@ -158,6 +159,9 @@ def _reread(path: Path, meta: Meta, *, skip: bool, aside: Path | None = None) ->
     whole = Recipe.model_validate(meta.recipe).moved(path, Path())
     layers = []
     for number, layer in enumerate([whole, *whole.updates]):
+        for given in (*layer.nodes, *layer.edges) if number else ():
+            if not (given.address or all(file.path.exists() for file in given.matching())):
+                raise UsageError(f"{given}: no such file; an update of {path} came from it: put it back, or build anew")
         bad = layer.bad or (bad_lines_file(path, number) if skip else None)
         layers.append(layer.model_copy(update={"bad": aside / bad.name if aside and bad else bad}))
     with ExitStack() as opened:
@@ -166,7 +170,14 @@ def _reread(path: Path, meta: Meta, *, skip: bool, aside: Path | None = None) ->
         for number, layer in enumerate(layers[1:]):
             build(source, folder / str(number), _BARE)
             below = opened.enter_context(SKB.open(folder / str(number)))
-            source = Updated(below, layer.source(below), whole=True)
+            records = layer.source(below)
+            source = Updated(below, records, whole=True)
+            for record in records.nodes(Losses()):
+                place = below.nodes.ids.find(record.id)
+                kind, name, fields = _all_of(below, place) if place >= 0 else record[1:4]
+                other = any(fields.get(one, "") != value for one, value in record.fields.items())
+                if record.left_out or other or (record.type or kind, record.name or name) != (kind, name):
+                    losses.add(f"nodes that {records.description.removeprefix('records: ')} overrides", record.id)
         yield source
 
 
@@ -179,7 +190,7 @@ def update_again(path: Path, options: Options, *, skip: bool = False, progress: 
     meta = read_meta(path)
     _refuse_other_encoder(path, meta, options)
     previous = path / meta.data
-    with _reread(path, meta, skip=skip) as source:
+    with _reread(path, meta, Losses(), skip=skip) as source:
         made = build(source, path, options, name=meta.name, previous=previous, recipe=meta.recipe, progress=progress)
     _remove_read(path)
     return made
@@ -195,7 +206,7 @@ def difference(path: Path, records: Recipe | None = None, *, skip: bool = False)
         folder = Path(opened.enter_context(TemporaryDirectory(prefix="kbnav-")))
         old = opened.enter_context(SKB.open(path))
         over = Updated(old, _aside(records, folder).source(old)) if records else None
-        source: Source = over or opened.enter_context(_reread(path, old.meta, skip=skip, aside=folder))
+        source: Source = over or opened.enter_context(_reread(path, old.meta, losses, skip=skip, aside=folder))
         build(source, folder / "new", _BARE)
         new = opened.enter_context(SKB.open(folder / "new"))
         fields = set[tuple[str, str]]()
@@ -205,9 +216,12 @@ def difference(path: Path, records: Recipe | None = None, *, skip: bool = False)
                 losses.add("nodes that go", old.id(number))
             elif _all_of(old, number) != _all_of(new, other):
                 losses.add("nodes that change", old.id(number))
-                had, has = old.documents[number].keys(), new.documents[other].keys()
-                fields |= {("fields that go", f"{old.type(number)}: {one}") for one in had - has}
-                fields |= {("fields that come", f"{old.type(number)}: {one}") for one in has - had}
+                was, now = ({"name": one.name(at), **one.documents[at]} for one, at in ((old, number), (new, other)))
+                for field in (one for one in was if one in now and was[one] != now[one]):
+                    values = (shorten(str(one[field]), _VALUE, placeholder="…") for one in (was, now))
+                    losses.add("values that change", f"{old.id(number)} {field}: {' → '.join(values)}")
+                fields |= {("fields that go", f"{old.type(number)}: {one}") for one in was.keys() - now.keys()}
+                fields |= {("fields that come", f"{old.type(number)}: {one}") for one in now.keys() - was.keys()}
         for what, which in sorted(fields):
             losses.add(what, which)
         for other in np.setdiff1d(np.arange(new.meta.nodes), place).tolist():
@@ -227,8 +241,8 @@ def difference(path: Path, records: Recipe | None = None, *, skip: bool = False)
         return found and {**found, **left_out}
 
 
-def _all_of(skb: SKB, number: int) -> tuple[object, ...]:
-    return skb.type(number), skb.nodes.names[number], skb.documents[number]
+def _all_of(skb: SKB, number: int) -> tuple[str, str, Mapping[str, Any]]:
+    return skb.type(number), str(skb.nodes.names[number]), skb.documents[number]
 
 
 def _edge_keys(skb: SKB, place: Array, names: list[str], size: int) -> Array:

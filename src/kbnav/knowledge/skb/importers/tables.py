@@ -272,6 +272,9 @@ class TableSource:
                 if edge.type not in prefixes:
                     made.update(((edge.type, value), None) for value in table.values(record, edge))
         yield from merged.values()
+        for kind in dict.fromkeys(kind for kind, _ in made):
+            if meant := did_you_mean(kind, prefixes):
+                losses.add("types of edge columns that no table has (types)", kind + meant)
         for kind, value in made:
             yield NodeRecord(f"{kind}:{value}", kind, value, {})
         used = ((table.file.name, column) for (table, _), found in self._read.items() for column in found.values())
