@@ -10,9 +10,11 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -31,7 +33,7 @@ from kbnav.models.calls import BYTES_PER_TOKEN, Blobs, ModelCalls, Replies, open
 from kbnav.models.cancellation import Cancellation, OutOfTime
 from kbnav.models.chat import LARGEST, ask, invoke, open_chat_model
 from kbnav.models.scripted import ScriptedModel, answer, names
-from kbnav.models.transport import Draft, _Reading, reply_purpose, streaming_to
+from kbnav.models.transport import Draft, _Reading, clients, reply_purpose, streaming_to
 from kbnav.prompts import render
 from kbnav.retrieval.expansion import parse_score
 from kbnav.runs.trajectory import Call, Step, Trace, Usage
@@ -481,6 +483,21 @@ def test_one_model_is_asked_in_several_loops():
             assert asyncio.run(model.ainvoke("hello")).text == "Yes."
             assert Cancellation().ask(lambda: model.ainvoke("hello")).text == "Yes."
     gc.collect()  # no connection of a loop that has ended is left
+
+
+def test_connections_of_clients_that_nothing_uses_any_more_are_closed():
+    gc.collect()
+    with warnings.catch_warnings(record=True) as caught, ModelStub([completion("Yes.")]) as stub:
+        warnings.simplefilter("always", ResourceWarning)
+        for _ in range(3):
+            model = open_chat_model(settings_for(stub.base_url), sampling=False)
+            assert Cancellation().ask(partial(model.ainvoke, "hello")).text == "Yes."
+            clients.cache_clear()
+            del model
+            gc.collect()
+        assert Cancellation().ask(partial(asyncio.sleep, 0.05, "closed")) == "closed"
+        gc.collect()
+    assert [str(one.message) for one in caught] == []
 
 
 def test_a_process_ends_with_the_one_that_started_it_however_that_ends():

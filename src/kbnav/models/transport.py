@@ -148,9 +148,12 @@ def clients(place: str, seconds: float, proxy: str, largest: int) -> tuple[Any, 
             for closed in [loop for loop in list(of_loops) if loop.is_closed()]:
                 of_loops.pop(closed, None)
             loop = asyncio.get_running_loop()
-            if loop not in of_loops:  # connections of a loop that may end are closed after each reply
-                keep = {} if loop is shared_loop() else {"limits": library.Limits(max_keepalive_connections=0)}
-                of_loops[loop] = awaited(**keep)
+            if loop not in of_loops and loop is shared_loop():
+                of_loops[loop] = awaited()
+                transports = [of_loops[loop]._transport, *of_loops[loop]._mounts.values()]
+                weakref.finalize(of_loops[loop], _close, transports).atexit = False
+            elif loop not in of_loops:  # connections of a loop that may end are closed after each reply
+                of_loops[loop] = awaited(limits=library.Limits(max_keepalive_connections=0))
             try:
                 return await asyncio.wait_for(super(AsyncClient, of_loops[loop]).send(request, **options), seconds)
             except TimeoutError as error:
@@ -177,6 +180,11 @@ def _hang_up(transports: Iterable[Any]) -> None:
     for transport in transports:
         with suppress(Exception):
             transport.close()
+
+
+def _close(transports: Iterable[Any]) -> None:
+    for transport in filter(None, transports):
+        asyncio.run_coroutine_threadsafe(transport.aclose(), shared_loop())
 
 
 def out_of_bounds(error: BaseException) -> str:
