@@ -14,7 +14,7 @@ def followed(visit: Visit, run: str, tries: int = 400) -> list[dict[str, Any]]:
     for _ in range(tries):
         try:
             for event in visit.events(run, heard[-1]["id"] if heard else 0):
-                if event["kind"] != "draft":
+                if event["kind"] not in ("draft", "waiting"):  # which have no number
                     heard.append(event)
             if heard and heard[-1]["kind"] == "end":
                 return heard
