@@ -66,6 +66,24 @@ def test_a_killed_session_goes_on_where_it_was(tmp_path):
     assert len(run.outcome.table) == 2
 
 
+def test_a_question_that_was_only_written_down_when_a_kill_came_is_asked_again_once(tmp_path):
+    with sqlite_sessions(tmp_path) as saver:
+        for question in ("How many?", "And who?"):
+            Chat(agent_of([runs(2), finishes()], tmp_path), "s1", saver).ask(question)
+        with saver.cursor() as file:  # type: ignore[attr-defined]
+            file.execute(
+                "SELECT MAX(rowid) FROM checkpoints WHERE json_extract(CAST(metadata AS TEXT), '$.source') = 'input'"
+            )
+            (written,) = file.fetchone()
+            file.execute("DELETE FROM checkpoints WHERE rowid > ?", (written,))
+            file.execute("DELETE FROM writes")
+    with sqlite_sessions(tmp_path) as saver:
+        chat = Chat(agent_of([runs(3), finishes()], tmp_path), "s1", saver)
+        assert (chat.unfinished, [turn.question for turn in chat.history]) == (None, ["How many?"])
+        assert len(chat.ask("And who?").outcome.table) == 3
+        assert (chat.unfinished, [turn.question for turn in chat.history]) == (None, ["How many?", "And who?"])
+
+
 def test_a_follow_up_reaches_the_policy_with_the_earlier_turns_actions_and_results(tmp_path):
     with sqlite_sessions(tmp_path) as saver:
         Chat(agent_of([looks("her"), runs(2), finishes()], tmp_path), "s1", saver).ask("How many did she find?")

@@ -256,7 +256,8 @@ def serializer() -> SerializerProtocol:
 
 
 def _unfinished(snapshot: StateSnapshot) -> str | None:
-    return str(snapshot.values["question"]) if snapshot.next and snapshot.values else None
+    begun = set(snapshot.next) - {"__start__"}  # before it, the values are still those of the question before
+    return str(snapshot.values["question"]) if begun and snapshot.values else None
 
 
 def turns_of(state: Mapping[str, Any]) -> list[Turn]:
