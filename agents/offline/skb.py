@@ -229,7 +229,8 @@ class SkbAgenda(Agenda):
             return
         begun = {path.node for path in paths}
         lost = " ".join(one.text for one in reading.mentions if paths and begun.isdisjoint(one.nodes))
-        fits = f"Nothing fits “{lost}” too." if lost else "This fits the question best."
+        fits = "The nearest text comes first." if words else "This fits the question best."
+        fits = f"Nothing fits “{lost}” too." if lost else fits
         if not (lost or words) and len(best) == total:
             fits = f"These are all {total:,}." if total > 1 else "This is the only one."
         cut = f" {len(best):,} of {total:,} are listed." if len(best) < total else ""

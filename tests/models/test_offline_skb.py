@@ -290,7 +290,7 @@ def test_without_sparql_fields_are_read_and_texts_ranked(tmp_path):
         (
             "Which products with a price are supplied by Acme Ltd?",
             f"{BY_TEXT}Steel lamp 2, Nordic lamp 1",
-            "",
+            "The nearest text comes first.",
             ("price",),
         ),
         ("Which reviews are about Nordic lamp 1?", "It wobbles a bit", "", ()),
