@@ -40,7 +40,7 @@ class Scoring:
     ] = "ids"
     compat: Annotated[
         bool,
-        flag("--stark-compat", "Score rankings as STaRK's code: all candidates ranked, equals in their order."),
+        flag("--stark-compat", "Score rankings as STaRK's code does: all candidates ranked, ties in their order."),
     ] = False
     kb: Annotated[
         str | None, option("--kb", "KB", "Where the run's SKB (--stark-compat) is now, or labels (--by) come from.")
