@@ -74,7 +74,7 @@ def score(
 ) -> None:
     """Score a run anew from its recordings, and write scores.json beside them.
 
-    For example: kbnav eval score runs/first --metric map
+    For example: kbnav eval score runs/first --by labels
     """
     from kbnav.evaluation.evaluate import score_folder
     from kbnav.evaluation.scoring import trec as trec_files
