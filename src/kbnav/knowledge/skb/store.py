@@ -45,8 +45,10 @@ class SKB(ABC):
         """What ``--kb`` takes."""
         self.meta = meta
         self.nodes = Nodes(self.folder("nodes"), documents, meta.type_start, meta.alias_fields)
-        self.graph = Graph(self.folder(GRAPH), len(meta.relations))
-        self.graph.check_counts(place, meta.nodes, meta.edges)
+        self.graph = graph = Graph(self.folder(GRAPH), len(meta.relations))
+        if (graph.nodes, graph.edges) != (meta.nodes, meta.edges):
+            counts = f"{graph.nodes} nodes and {graph.edges} edges where {meta.nodes}, {meta.edges}"
+            raise DataError(f"{place}: {counts} were written")
         self.encoder: Encoder | None = None
         """For queries by vectors; minilm and lsa are found without."""
         self._types = {kind.name: number for number, kind in enumerate(meta.types)}
