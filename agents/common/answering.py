@@ -345,7 +345,9 @@ class ModelWriter:
         if outcome.ranking is not None:
             name, values = "skb/answer.md", _of_ranking(outcome.ranking, state)
         elif outcome.table is not None:
-            name, values = "spinach/answer.md", self._of_table(outcome, outcome.table)
+            shown = table_text(outcome.table, replace(self.shown, whole_rows=WORDED))
+            query = comment_labels(outcome.query, outcome.table.labels)
+            name, values = "spinach/answer.md", {"query": query, "table": shown, "most": WORDED}
         else:
             return "", Usage()
         last = state["path"][-1].call if state["path"] else None
@@ -361,13 +363,6 @@ class ModelWriter:
         with reply_purpose("answer"):
             text, usage = ask(self.model, prompt)
         return text.strip() or write_plainly(outcome, state, context)[0], usage
-
-    def _of_table(self, outcome: Outcome, table: AnswerTable) -> dict[str, Any]:
-        return {
-            "query": comment_labels(outcome.query, table.labels),
-            "table": table_text(table, replace(self.shown, whole_rows=WORDED)),
-            "most": WORDED,
-        }
 
 
 def _of_ranking(ranking: Ranking, state: State) -> dict[str, Any]:
