@@ -17,7 +17,7 @@ from kbnav.answers.tables import Ranking
 from kbnav.errors import BadArguments, TellModel
 from kbnav.knowledge.base import INVERSE, Capability, Direction, Edge, Entity, KnowledgeBase, Neighborhood, followed
 from kbnav.knowledge.skb.graph import Hop
-from kbnav.knowledge.skb.kb import RelationNames, SkbKB
+from kbnav.knowledge.skb.kb import Relations, SkbKB
 from kbnav.knowledge.skb.search import WALKED, Instances, instances
 from kbnav.models.calls import Ask
 from kbnav.prompts import render
@@ -601,7 +601,7 @@ class TextQuery:
         return Observation("\n".join([*said, *(lines or ["Nothing was found."])]), nodes=tuple(ranking.ids))
 
 
-def _path_text(path: PathGiven, names: RelationNames) -> str:
+def _path_text(path: PathGiven, names: Relations) -> str:
     """``person <--built by-- ship``, or that the text of documents leads there."""
     if not path["relations"]:
         return f"{TEXT}: nodes whose documents fit what the question describes"

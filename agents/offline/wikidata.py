@@ -176,10 +176,9 @@ class WikidataAgenda(Agenda):
         first = sorted(question.phrases, key=lambda phrase: not phrase.named)[:_SEARCHES]
         yield [("search_entities", f"Looking up “{one.text}”.", {"query": searched_as(one)}) for one in first]
         self.question = self._split(first)
-        rest = [phrase for phrase in self.question.phrases if self.telling(phrase.text.split())]
-        second = [phrase for phrase in rest if not self._found(phrase)][:_SEARCHES]
+        rest = [one for one in self.question.phrases if self.telling(one.text.split()) and not self._found(one)]
         again = "Looking up what no search has found yet."
-        yield [("search_entities", again, {"query": searched_as(phrase)}) for phrase in second]
+        yield [("search_entities", again, {"query": searched_as(phrase)}) for phrase in rest[:_SEARCHES]]
         self._link()
         sure = [name for name in self.names[:2] if name.score >= _SURE] or self.names[:1]
         # Two sure names together, else the surest; then the next; then none.
@@ -204,8 +203,7 @@ class WikidataAgenda(Agenda):
                 doubts = (yield from self.parted(one.whole, compared="?value" in probe)) if one.whole else ()
                 final = one.final or probe
                 yield [(QUERY, "That has rows; the question is how many they are.", {"query": final})]
-                number = next((step.result for step in self.steps if step.query == final and step.rows), 0)
-                if number:
+                if number := next((step.result for step in self.steps if step.query == final and step.rows), 0):
                     all_counts = "COUNT(" in final or "ORDER BY" in probe
                     copy = [Doubt("copy")] if all_counts and is_mirror(self.context.kb.state()) else []
                     told = focus[0].items[0] if "?direct" in probe else Entity("")

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from benchmarks.near_verbatim import drawn, rank
@@ -18,7 +19,7 @@ from kbnav.agents.common.schema import RELATIONS, Schema, hide_single_type
 from kbnav.agents.skb import SKB_TOOLS, skb_offline, skb_with
 from kbnav.agents.walking.base import open_match
 from kbnav.answers.tables import Ranked, Ranking
-from kbnav.knowledge.skb.kb import RelationNames, SkbKB, as_skb
+from kbnav.knowledge.skb.kb import Relations, SkbKB, as_skb
 from kbnav.knowledge.skb.matching import unmatched_names
 from kbnav.knowledge.skb.rendering import excerpt
 from kbnav.models.scripted import ScriptedModel, says
@@ -237,7 +238,8 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
 
 
 def test_a_relation_has_one_short_name_and_the_whole_one_only_where_two_would_be_the_same():
-    names = RelationNames(["_hypernym", "/a/b/born_in", "/c/born_in", "made by", "hypernym of", "Gr>G", "x/made_by"])
+    given = ("_hypernym", "/a/b/born_in", "/c/born_in", "made by", "hypernym of", "Gr>G", "x/made_by")
+    names = Relations(SimpleNamespace(relation_names=given))
     short = ("hypernym", "/a/b/born_in", "/c/born_in", "made_by", "hypernym_of", "Gr>G", "x/made_by")
     assert names.shown == short
     asked = ("_hypernym", "hypernym", "rel:hypernym of", "Gr%3EG", "made by", "nothing")

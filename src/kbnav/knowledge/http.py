@@ -31,7 +31,7 @@ from kbnav.errors import BadResponse, CredentialsError, QueryRefused, QueryTimeo
 from kbnav.knowledge.base import Meter
 from kbnav.knowledge.http_store import MAX_BODY, HttpCache, Rules, Slot, Throttle
 from kbnav.knowledge.replies import TIMED_OUT, Again, Reply, Request, host_of, is_loopback
-from kbnav.models.cancellation import Cancellation, OutOfTime, current_cancellation, sleep
+from kbnav.models.cancellation import Cancellation, OutOfTime, current_cancellation, sleep, within
 from kbnav.models.transport import MIB, credentials, hidden_in
 from kbnav.settings.model import Settings
 
@@ -396,15 +396,12 @@ def closed_with_the_run() -> Iterator[_Connections]:
     if cancellation is None:
         yield connections
         return
-    token = _CONNECTIONS.set(connections)
     try:
-        with cancellation.on_cancel(connections.close):
+        with within(_CONNECTIONS, connections), cancellation.on_cancel(connections.close):
             yield connections
     except Exception:
         cancellation.check()
         raise
-    finally:
-        _CONNECTIONS.reset(token)
 
 
 def open_session(user_agent: str, encodings: str = "gzip, deflate") -> requests.Session:
@@ -477,14 +474,9 @@ class Health(Protocol):
 _HEALTH: ContextVar[Health | None] = ContextVar("health", default=None)
 
 
-@contextmanager
-def reporting_to(health: Health) -> Iterator[None]:
+def reporting_to(health: Health) -> AbstractContextManager[None]:
     """Report to ``health`` how every request ends that is made within, in threads with this context too."""
-    token = _HEALTH.set(health)
-    try:
-        yield
-    finally:
-        _HEALTH.reset(token)
+    return within(_HEALTH, health)
 
 
 @contextmanager

@@ -53,10 +53,11 @@ _EXAMPLE = 60
 """Characters of a node's name that stands for others."""
 
 
-class RelationNames:
-    """The names that are shown, what else is understood for them, and how SPARQL's store has them."""
+class Relations:
+    """The relations of one SKB: by the names that are shown, what else is understood for them, words, or a node."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, skb: SKB) -> None:
+        self._skb, names = skb, skb.relation_names
         parts = (re.split(r"[/#]", name.rstrip("/#"))[-1].strip("_ ") for name in names)
         short = [_tidy(part) or _tidy(name) for part, name in zip(parts, names, strict=True)]
         spread = Counter([*short, *(_tidy(name) for name in names)])
@@ -89,14 +90,6 @@ class RelationNames:
     def stored(self, query: str) -> str:
         """A SPARQL query with ``rel:`` and a name as it is shown put as the store has it."""
         return self._written.sub(lambda found: f"rel:{self._stored[found[1]]}", query) if self._written else query
-
-
-class Relations(RelationNames):
-    """The relations of one SKB, by their names, by words, and those of a node."""
-
-    def __init__(self, skb: SKB) -> None:
-        super().__init__(skb.relation_names)
-        self._skb = skb
 
     def resolve(self, name: str, otherwise: str = "") -> tuple[int, bool]:
         """A relation's number (``rel:``, ``_`` accepted), and whether backwards. Raises UnknownId with the nearest."""
