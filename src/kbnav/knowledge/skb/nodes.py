@@ -240,16 +240,13 @@ def _lines(fields: Fields, without: frozenset[str], depth: int) -> Iterator[str]
     for key, value in fields.items():
         if key in without or is_empty(value):
             continue
-        head = f"{'  ' * depth}{key.replace('_', ' ')}:"
-        if isinstance(value, Mapping):
+        head, items = f"{'  ' * depth}{key.replace('_', ' ')}:", value if isinstance(value, list) else [value]
+        if any(isinstance(item, Mapping) for item in items):
             yield head
-            yield from _lines(value, frozenset(), depth + 1)
-        elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
-            yield head
-            for item in value:
+            for item in items:
                 yield from _lines(item if isinstance(item, Mapping) else {"value": item}, frozenset(), depth + 1)
         else:
-            yield f"{head} {', '.join(map(str, value)) if isinstance(value, list) else value}"
+            yield f"{head} {', '.join(map(str, items))}"
 
 
 def is_empty(value: Any) -> bool:
