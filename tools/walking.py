@@ -359,9 +359,8 @@ class GeneratingTools:
         linked = _linked(context, held, partial(self.ask, trace=trace, purpose="link names"))
         facts, lines = list[Fact](), list[str]()
         for source, relation, target in held:
-            known = linked[source] or Entity(source, source), linked[target] or Entity(target, target)
-            (start, start_name), (end, end_name) = ((one.id, one.label) for one in known)
-            named = Fact(start, relation, end, start_name, "", end_name, generated=True)
+            start, end = linked[source] or Entity(source, source), linked[target] or Entity(target, target)
+            named = Fact(start.id, relation, end.id, start.label, "", end.label, generated=True)
             fact, remark = _compared(context, named)
             facts.append(fact)
             lines.append(f"- {fact_text(fact)}{remark}")

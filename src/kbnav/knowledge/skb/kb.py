@@ -59,9 +59,9 @@ class Relations:
     def __init__(self, skb: SKB) -> None:
         self._skb, names = skb, skb.relation_names
         parts = (re.split(r"[/#]", name.rstrip("/#"))[-1].strip("_ ") for name in names)
-        short = [_tidy(part) or _tidy(name) for part, name in zip(parts, names, strict=True)]
-        spread = Counter([*short, *(_tidy(name) for name in names)])
-        whole = [_tidy(name) for name in names]
+        whole = [name.replace(" ", "_") for name in names]
+        short = [part.replace(" ", "_") or full for part, full in zip(parts, whole, strict=True)]
+        spread = Counter([*short, *whole])
         # A short name counts for itself and, where it is the whole one too, once more.
         self.shown = tuple(
             brief if spread[brief] == 1 + (brief == full) else (full if whole.count(full) == 1 else name)
@@ -175,10 +175,6 @@ class Relations:
         head = f"{self._skb.name(node)} ({entity_id}){':' if found else ' has no links.'}"
         cut = [f"and {len(found) - limit} more, with fewer links"] if len(found) > limit else []
         return [head, *(found[place][2] for place in order[:limit]), *cut]
-
-
-def _tidy(name: str) -> str:
-    return name.replace(" ", "_")
 
 
 EDGES_PER_RELATION = 50
