@@ -91,6 +91,15 @@ class Value:
     special: Literal["", "unknown", "none"] = ""
     description: str = ""
 
+    @property
+    def kind(self) -> Literal["item", "time", "number", "text", ""]:
+        """What it is by its datatype; empty where nothing is known."""
+        if self.id or self.special or not self.text:
+            return "item" if self.id else ""
+        if self.datatype == "time":
+            return "time"
+        return "number" if self.datatype in ("quantity", "decimal", "integer", "double") else "text"
+
 
 @dataclass(frozen=True)
 class Qualifier:
