@@ -195,7 +195,7 @@ def fact_of(entity: Entity, edge: Edge) -> Fact:
     name = edge.relation.label if edge.relation.label != edge.relation.id else ""
     return Fact(
         source=entity.id,
-        relation=f"{INVERSE if edge.direction == 'in' else ''}{edge.relation.id}",
+        relation=edge.way,
         target=edge.neighbor.id or edge.neighbor.text,
         source_name=entity.label,
         relation_name=name,

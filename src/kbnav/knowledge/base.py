@@ -156,6 +156,11 @@ class Edge:
     score: float = 0.0
     indirect: bool = False
 
+    @property
+    def way(self) -> str:
+        """The id of its relation, ``^`` before it where it comes in."""
+        return f"{INVERSE if self.direction == 'in' else ''}{self.relation.id}"
+
 
 @dataclass(frozen=True)
 class Share:

@@ -53,9 +53,8 @@ def counted(candidates: Sequence[tuple[Edge, str]]) -> tuple[Share, ...]:
     names: dict[str, Entity] = {}
     numbers: Counter[str] = Counter()
     for edge, _ in candidates:
-        key = edge.relation.id if edge.direction == "out" else f"^{edge.relation.id}"
-        names[key] = replace(edge.relation, id=key)
-        numbers[key] += 1
+        names[edge.way] = replace(edge.relation, id=edge.way)
+        numbers[edge.way] += 1
     return tuple(Share(names[key], number) for key, number in numbers.most_common())
 
 
