@@ -17,7 +17,7 @@ _SIMILARITY = 0.5
 _ALIKE = 0.7
 """Similarity of spelling from which on an edge without a shared word fits."""
 T = TypeVar("T")
-NOTHING_FITS = "No edge matches “{}”: these are one of each property."
+NOTHING_FITS = "No edge matches “{}”: these are one of each property; give `relation` to see all of one."
 
 
 def neighborhood(
@@ -26,15 +26,24 @@ def neighborhood(
     """The best edges of an entity for a phrase. Without a phrase, or where none fits it, the relations take turns."""
     ranked = rank(candidates, phrase, limit)
     if not ranked and candidates:
-        ranked = tuple(in_turn([edge for edge, _ in candidates], lambda one: (one.direction, one.relation.id)))[:limit]
+        edges = [edge for edge, _ in candidates]
+        ranked = tuple(in_turn(edges, _way))[:limit]
         if phrase.strip() and len(candidates) > RELATIONS:
-            ranked = ranked[:RELATIONS]
+            often, first = Counter(map(_way, edges)), {_way(edge): edge for edge in reversed(edges)}
+            ranked = tuple(first[way] for way, _ in often.most_common(limit))
             note = " ".join(filter(None, (NOTHING_FITS.format(phrase.strip()), note)))
     return Neighborhood(entity, ranked, len(candidates), counted(candidates), note)
 
 
+def _way(edge: Edge) -> tuple[str, str]:
+    return edge.direction, edge.relation.id
+
+
 def rank(candidates: Sequence[tuple[Edge, str]], phrase: str, limit: int) -> tuple[Edge, ...]:
-    """The best edges for a phrase, with scores, 0 for what does not fit it; none where nothing does."""
+    """The best edges for a phrase, with scores, 0 for what does not fit it; none where nothing does.
+
+    Beside each edge stands what else its ends are called or described as.
+    """
     texts = [f"{edge.relation.label} {edge.neighbor.text} {description}" for edge, description in candidates]
     shared = _shared_words(phrase, texts)
     alike = [_spelling(phrase, [edge.relation.label, edge.neighbor.text]) for edge, _ in candidates]
