@@ -384,8 +384,8 @@ def finish(
     Args:
         thought: Why it answers the question, or why nothing does; what a reader should know of it.
         result: Its number; 0: the last one with rows. One without rows, if `answer` says that there is none, or why.
-        columns: Those that were asked for, such as "city population", if it has others too; a number that only decided
-            which things these are was not.
+        columns: Those that were asked for, such as "city population", if it has others too, such as a number by which
+            these were only chosen.
         answer: The answer in one to three plain sentences, in the language of the question, from that result alone.
             Of a list that was shown whole, name all; else say how many there are.
         no_answer: True if queries have shown that the knowledge base does not hold the answer, or that what the

@@ -404,7 +404,7 @@ class EndpointKB:
 
     def ids_in(self, query: str) -> Sequence[str]:
         """See ``Shaped``."""
-        known = (*OF_VOCABULARY, STANDARD_PREFIXES["xsd"])
+        known = (*OF_VOCABULARY, *(STANDARD_PREFIXES[one] for one in ("xsd", "geo", "geof")))
         named = names_in(query, self._data.prefixes.all)
         return [self._data.prefixes.short(iri) for iri in named if not iri.startswith(known)]
 
