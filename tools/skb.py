@@ -46,8 +46,6 @@ _BATCH, _FEW = 10, 5
 """Nodes that a batched call shows, and links that it shows of each node, or of each of its relations."""
 _RELATIONS, _LIKE = 60, 20
 """Relations of one node that are listed, and relations that a search by words shows."""
-_VALUES = 3
-"""Fields that are named which have a text as their value."""
 _SHORT = 300
 """Characters of a document up to which a batched call shows it whole."""
 
@@ -62,21 +60,22 @@ def search_entities(context: Context, thought: str, query: str) -> Observation:
         query: A name, or a short phrase.
     """
     result = context.kb.search_entities(query, language=context.language, limit=context.shown.entities)
-    if result.rung != "exact" and "execute_query" in context.kb.capabilities:
-        result = replace(result, note=_as_value(context, query))
+    kb = context.kb
+    if isinstance(kb, SkbKB) and kb.shows_documents and "execute_query" in kb.capabilities and result.rung != "exact":
+        result = replace(result, note=_as_value(kb, query))
     text = search_text(result, query, context.shown)
     return Observation(text, nodes=once(entity.id for entity in result.entities))
 
 
-def _as_value(context: Context, query: str) -> str:
+def _as_value(kb: SkbKB, query: str) -> str:
     """How many nodes have a text as the value of a field, with the pattern that finds them; empty where none has."""
     text = " ".join(query.split())
     forms = {text_literal(form) for one in (text, singular(text)) for form in (one, one.lower(), one.capitalize())}
     field, listed = SKB_PREFIXES["field"], " ".join([*sorted(forms), *([text] if text.isdecimal() else [])])
     asked = f"SELECT ?field ?value (COUNT(?x) AS ?n) {{ VALUES ?value {{ {listed} }} ?x ?field ?value "
-    asked += f'FILTER(STRSTARTS(STR(?field), "{field}")) }} GROUP BY ?field ?value ORDER BY DESC(?n) LIMIT {_VALUES}'
+    asked += f'FILTER(STRSTARTS(STR(?field), "{field}")) }} GROUP BY ?field ?value ORDER BY DESC(?n) LIMIT 3'
     try:
-        rows = context.kb.execute_query(asked).rows
+        rows = kb.execute_query(asked).rows
     except TellModel:  # the search has its results without it
         return ""
     told = [

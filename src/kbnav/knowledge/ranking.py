@@ -17,33 +17,30 @@ _SIMILARITY = 0.5
 _ALIKE = 0.7
 """Similarity of spelling from which on an edge without a shared word fits."""
 T = TypeVar("T")
-NOTHING_FITS = "No edge matches “{}”: these are one of each property; give `relation` to see all of one."
+NOTHING_FITS = "No edge matches “{}”: these are {}."
+_OF_EACH = "one of each property; give `relation` to see all of one"
 
 
 def neighborhood(
     entity: Entity, candidates: Sequence[tuple[Edge, str]], phrase: str, limit: int, note: str = ""
 ) -> Neighborhood:
     """The best edges of an entity for a phrase. Without a phrase, or where none fits it, the relations take turns."""
-    ranked = rank(candidates, phrase, limit)
+    ranked, relations = rank(candidates, phrase, limit), counted(candidates)
     if not ranked and candidates:
-        edges = [edge for edge, _ in candidates]
-        ranked = tuple(in_turn(edges, _way))[:limit]
         if phrase.strip() and len(candidates) > RELATIONS:
-            often, first = Counter(map(_way, edges)), {_way(edge): edge for edge in reversed(edges)}
-            ranked = tuple(first[way] for way, _ in often.most_common(limit))
-            note = " ".join(filter(None, (NOTHING_FITS.format(phrase.strip()), note)))
-    return Neighborhood(entity, ranked, len(candidates), counted(candidates), note)
+            limit = min(limit, len(relations)) if len(relations) > 1 else limit
+            shown = NOTHING_FITS.format(phrase.strip(), _OF_EACH if len(relations) > 1 else "the first")
+            note = " ".join(filter(None, (shown, note)))
+        ranked = tuple(in_turn([edge for edge, _ in candidates], _way)[:limit])
+    return Neighborhood(entity, ranked, len(candidates), relations, note)
 
 
-def _way(edge: Edge) -> tuple[str, str]:
-    return edge.direction, edge.relation.id
+def _way(edge: Edge) -> str:
+    return edge.relation.id if edge.direction == "out" else f"^{edge.relation.id}"
 
 
 def rank(candidates: Sequence[tuple[Edge, str]], phrase: str, limit: int) -> tuple[Edge, ...]:
-    """The best edges for a phrase, with scores, 0 for what does not fit it; none where nothing does.
-
-    Beside each edge stands what else its ends are called or described as.
-    """
+    """The best edges for a phrase, with scores, 0 for what does not fit it; none where nothing does."""
     texts = [f"{edge.relation.label} {edge.neighbor.text} {description}" for edge, description in candidates]
     shared = _shared_words(phrase, texts)
     alike = [_spelling(phrase, [edge.relation.label, edge.neighbor.text]) for edge, _ in candidates]
@@ -62,9 +59,8 @@ def counted(candidates: Sequence[tuple[Edge, str]]) -> tuple[Share, ...]:
     names: dict[str, Entity] = {}
     numbers: Counter[str] = Counter()
     for edge, _ in candidates:
-        key = edge.relation.id if edge.direction == "out" else f"^{edge.relation.id}"
-        names[key] = replace(edge.relation, id=key)
-        numbers[key] += 1
+        names[_way(edge)] = replace(edge.relation, id=_way(edge))
+        numbers[_way(edge)] += 1
     return tuple(Share(names[key], number) for key, number in numbers.most_common())
 
 

@@ -275,10 +275,7 @@ class WikidataKB:
         names = self._api.brief(properties, code)
         english = names if code == "en" else self._api.brief(properties, "en")  # in which models ask too
         candidates = [
-            (
-                replace(edge, relation=names.get(one, edge.relation)),
-                f"{words} {english[one].label if one in english else ''}",
-            )
+            (replace(edge, relation=names.get(one, edge.relation)), f"{words} {english.get(one, edge.relation).label}")
             for one, edge, words in found
         ]
         note = "" if known_as else NO_PAGE_OF_ITS_OWN.format(asked)

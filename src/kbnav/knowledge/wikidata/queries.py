@@ -56,7 +56,8 @@ def edges_query(item: str, direction: Way, relations: Sequence[str], languages: 
     described = (
         f'OPTIONAL {{ ?neighbor schema:description ?description . FILTER(LANG(?description) = "{languages[0]}") }}'
     )
-    words = ', " ", '.join(f'COALESCE({one}, "")' for one in (*label_variables(languages), "?description"))
+    called = [*(f"?l{number}" for number in range(len(languages))), "?description"]
+    words = ', " ", '.join(f'COALESCE({one}, "")' for one in called)
     head = f"SELECT ?relation ?neighbor ?form ({label} AS ?label) (CONCAT({words}) AS ?words) WHERE {{"
     return "\n".join([head, "\nUNION ".join(parts), *optional, described, "}"])
 
@@ -67,12 +68,7 @@ def label_clauses(languages: Sequence[str], thing: str) -> tuple[list[str], str]
         f'OPTIONAL {{ {thing} rdfs:label ?l{number} . FILTER(LANG(?l{number}) = "{language}") }}'
         for number, language in enumerate(languages)
     ]
-    return clauses, f"COALESCE({', '.join(label_variables(languages))})"
-
-
-def label_variables(languages: Sequence[str]) -> list[str]:
-    """The variables that ``label_clauses`` binds."""
-    return [f"?l{number}" for number in range(len(languages))]
+    return clauses, f"COALESCE({', '.join(f'?l{number}' for number in range(len(languages)))})"
 
 
 def relations_query(item: str, direction: Way) -> str:
