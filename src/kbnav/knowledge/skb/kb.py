@@ -204,7 +204,7 @@ class SkbKB:
             workers: SPARQL queries that run at once.
         """
         self.skb = skb
-        self._shows_documents = True
+        self.shows_documents = True
         self.relations = Relations(skb)
         self._sparql = (
             SparqlStore(skb, timeout=query_timeout, memory_limit=_MEMORY, size=workers) if skb.meta.sparql else None
@@ -432,11 +432,11 @@ class SkbKB:
     def without_documents(self) -> SkbKB:
         """The same knowledge base, of whose documents nothing is shown; searches still find by them."""
         other = copy.copy(self)
-        other._shows_documents = False
+        other.shows_documents = False
         return other
 
     def _excerpt(self, node: int, about: str = "") -> str:
-        if not self._shows_documents:
+        if not self.shows_documents:
             return ""
         return excerpt(
             self.skb.documents[node], str(self.skb.nodes.names[node]), about=about, without=self.skb.meta.alias_fields
