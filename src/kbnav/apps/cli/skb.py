@@ -22,7 +22,7 @@ from kbnav.encoders import Encoder
 from kbnav.errors import DataError, ServiceError, UnknownId, UsageError
 from kbnav.knowledge.skb.importers.files import Duplicates, Format, origins
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.schema import Dropped, Meta, is_lance, read_meta
+from kbnav.knowledge.skb.schema import Dropped, Losses, Meta, is_lance, read_meta
 from kbnav.settings.model import load_settings
 from kbnav.tools.context import Shown
 from kbnav.tools.show import entry_text
@@ -284,7 +284,7 @@ def update(
     from kbnav.knowledge.skb.build import Options
     from kbnav.knowledge.skb.importers.recipe import Recipe, bad_lines_file
 
-    console, meta, skip = Console(stderr=True), read_meta(skb), bad == "skip"
+    console, meta, skip, changes = Console(stderr=True), read_meta(skb), bad == "skip", Losses()
     records = None
     if nodes or edges or tables:
         records = Recipe(
@@ -295,9 +295,9 @@ def update(
             bad=bad_lines_file(skb, 1 + len(meta.recipe.get("updates", ()))) if skip else None,
         )
     if dry_run:
-        changes = maintenance.difference(skb, records, skip=skip)
-        value = {reason: one.model_dump() for reason, one in changes.items()}
-        emit(as_json, value, "\n".join(_counted(changes, _CHANGES)) or "nothing changes")
+        found = maintenance.difference(skb, records, skip=skip)
+        value = {reason: one.model_dump() for reason, one in found.items()}
+        emit(as_json, value, "\n".join(_counted(found, _CHANGES)) or "nothing changes")
         return
     options = Options(
         text=any(name.startswith("text/") for name in meta.files),
@@ -307,10 +307,9 @@ def update(
         relations=any(name.startswith("relational-") for name in meta.files),
     )
     with _resumable(console), StageProgress(console) as progress:
-        if records:
-            updated = maintenance.update(skb, records, options, progress=progress)
-        else:
-            updated = maintenance.update_again(skb, options, skip=skip, progress=progress)
+        updated = maintenance.update(skb, records, options, skip=skip, changes=changes, progress=progress)
+    changed = {reason: Dropped.model_validate(one) for reason, one in changes.report().items()}
+    updated = updated.model_copy(update={"dropped": {**updated.dropped, **changed}})
     _print_made(console, updated)
     _print_built(str(skb), updated, as_json)
 

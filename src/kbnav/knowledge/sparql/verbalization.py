@@ -415,7 +415,7 @@ class _Writer:
         bearer, called = self._term(subject), self._term(value)
         if self._role(value)[0] == "wdno":
             return self._say("no_value", subject=bearer, property=called)
-        if not value.startswith(("?", "_:")):
+        if not value.startswith(("?", "_:")) and not self._terms.iri(value).startswith(SKB_PREFIXES["type"]):
             self._noted["with_subclasses" if below else "without_subclasses"][called] = None
         return self._say("instance_below" if below else "instance", subject=bearer, value=called)
 
@@ -582,5 +582,6 @@ def page_for(state: Mapping[str, Any], usual: str, query: str = "") -> str:
 
 def state_for(state: Mapping[str, Any], query: str) -> Mapping[str, Any]:
     """The state of the knowledge base that a query is for: of several, that which its line names."""
-    own: Mapping[str, Any] = state.get("kbs", {}).get(kb_of(query)[0], {"query_page": ""})
-    return own if state.get("kind") == "several" else state
+    none = {"query_page": ""}
+    own: Mapping[str, Any] = state.get("kbs", {}).get(kb_of(query)[0], none)
+    return own if state.get("kind") == "several" else none if state.get("kind") == "skb" else state
