@@ -282,7 +282,7 @@ class TogPolicy:
                 if last[0].nodes
                 else "Neither the links found nor the model gave an answer."
             )
-            return [self._finish(said, last[0].nodes)]
+            return [(FINISH, said, {"nodes": list(last[0].nodes)})]
         looked_up = tool == "search_entities"
         starts = dict.fromkeys(step.nodes[0] for step in last if step.nodes) if looked_up else last[0].nodes
         return self._explore(state, trace, list(starts), "Beginning at the nodes of the question.")
@@ -368,7 +368,7 @@ class TogPolicy:
         if answers := self._enough(state, trace, earlier, kept):
             lines = support(answers, kept, earlier)
             said = f"Supported by: {'; '.join(lines[:_SAID])}{' and more' if len(lines) > _SAID else ''}."
-            return [self._finish(said, answers)]
+            return [(FINISH, said, {"nodes": answers})]
         beam = list(dict.fromkeys(fact.target for fact in kept))
         beam = [node for node in beam if node not in reached][: self.options.width]
         names = names_of(kept)
@@ -464,9 +464,6 @@ class TogPolicy:
     def _temperature(self) -> float | None:
         """While it explores; what suffices, and what the model knows, is asked at 0 (ToG, section 3.1)."""
         return self.options.exploration or None
-
-    def _finish(self, thought: str, nodes: Sequence[str]) -> CallSpec:
-        return (FINISH, thought, {"nodes": list(nodes)})
 
 
 def _shares(values: Sequence[float]) -> dict[int, float]:

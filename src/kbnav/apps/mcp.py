@@ -9,7 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -105,10 +105,8 @@ class LocalBackend:
         own = find(name).settings_beside_others(self.settings, alone=self._alone)
         return build_retriever(name, self.kb, own), own
 
-    @asynccontextmanager
-    async def opened(self, server: Server[Any]) -> AsyncIterator[None]:  # noqa: ARG002
-        """Nothing is needed."""
-        yield
+    opened = nullcontext
+    """Nothing is needed."""
 
     async def ask(self, context: ServerRequestContext[Any], question: str, system: str = "") -> Run:  # noqa: ARG002
         """Ask; a client that takes its request back stops the run, the model's call too."""
