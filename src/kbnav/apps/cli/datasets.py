@@ -22,6 +22,7 @@ from kbnav.apps.cli.options import (
     Jobs,
     Json,
     Kb,
+    Many,
     Only,
     Port,
     Retry,
@@ -43,9 +44,7 @@ from kbnav.settings.systems import kb_kind
 
 
 def stats(
-    datasets: Annotated[
-        list[str], argument("DATASET", "Names, FORMAT:FILE, or .jsonl files; texts, or a folder of threads.")
-    ],
+    datasets: Annotated[list[str], argument("DATASET", "Names, FORMAT:FILE, .jsonl; texts, or a folder of threads.")],
     of: Annotated[
         Literal["queries", "words", "pairs", "threads"],
         flag(
@@ -57,12 +56,8 @@ def stats(
         ),
     ] = "queries",
     together: Annotated[bool, flag("--together", "Count datasets as one, as the splits of a set.")] = False,
-    histograms: Annotated[
-        Path | None, option("--histograms", "FOLDER", "Write lengths of questions and answers as CSV.")
-    ] = None,
-    tokens: Annotated[
-        int | None, option("--tokens", "N", "With --of words, only the first N words of each text.", min=1)
-    ] = None,
+    histograms: Annotated[Path | None, option("--histograms", "FOLDER", "Write all the lengths as CSV.")] = None,
+    tokens: Annotated[int | None, option("--tokens", "N", "With --of words, only the first N of each.", min=1)] = None,
     count: Annotated[int, option("--count", "N", "With --of pairs, pairs of each kind.", min=1, max=50)] = 1,
     as_json: Json = False,
 ) -> None:
@@ -236,9 +231,7 @@ def freeze(
 def collect(
     out: Annotated[Path, argument("FILE", "A .jsonl that questions are added to, as in shop-human.jsonl.")],
     kb: Annotated[str, option("--kb", "SKB", "The folder of an SKB, or demo.")] = "demo",
-    types: Annotated[
-        list[str] | None, option("--type", "TYPE", "Only nodes of this type are drawn; repeatable.")
-    ] = None,
+    types: Annotated[Many, option("--type", "TYPE", "Only nodes of this type are drawn; repeatable.")] = None,
     count: Annotated[int, option("--count", "N", "Nodes drawn at a time.", min=1, max=100)] = 10,
     seed: Seed = 0,
     host: Host = None,
@@ -266,15 +259,11 @@ def collect(
 
 
 def judge(
-    datasets: Annotated[
-        list[str] | None, argument("[DATASET]", "Names, FORMAT:FILE, or your own .jsonl files.")
-    ] = None,
+    datasets: Annotated[Many, argument("[DATASET]", "Names, FORMAT:FILE, or your own .jsonl files.")] = None,
     out: Annotated[Path, option("--out", "FILE", "A .jsonl that ratings are added to.")] = Path("ratings.jsonl"),
     count: Annotated[int, option("--count", "N", "Questions in each sample.", min=1, max=100)] = 10,
     seed: Seed = 0,
-    only_rates: Annotated[
-        bool, flag("--rates", "Serve nothing, and print the rates of what was judged so far.")
-    ] = False,
+    only_rates: Annotated[bool, flag("--rates", "Serve nothing: print the rates of what was judged so far.")] = False,
     host: Host = None,
     port: Port = None,
     as_json: Json = False,

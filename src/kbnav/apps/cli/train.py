@@ -15,7 +15,7 @@ from rich.console import Console
 
 from kbnav.answers.language import plural
 from kbnav.apps.cli.about import print_options
-from kbnav.apps.cli.options import BaseUrl, Given, Json, Model, argument, flag, load, open_skb, option
+from kbnav.apps.cli.options import BaseUrl, Given, Json, Many, Model, argument, flag, load, open_skb, option
 from kbnav.apps.cli.terminal import StageProgress, emit, print_json, stop_on_signals
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import find_dataset
@@ -66,15 +66,9 @@ def train(
         ),
     ],
     kb: Annotated[str | None, option("--kb", "SKB", "Folder of the SKB, or demo.")] = None,
-    learned: Annotated[
-        list[str] | None, option("--dataset", "DATASET", "Questions to learn from, with answers; repeatable.")
-    ] = None,
-    validation: Annotated[
-        list[str] | None, option("--validation", "DATASET", "Questions that the best is chosen by; repeatable.")
-    ] = None,
-    out: Annotated[
-        Path | None, option("--out", "FOLDER", "Folder of what is trained; an unfinished one is continued.")
-    ] = None,
+    learned: Annotated[Many, option("--dataset", "DATASET", "Questions to learn from, answered; repeatable.")] = None,
+    validation: Annotated[Many, option("--validation", "DATASET", "Questions to choose by; repeatable.")] = None,
+    out: Annotated[Path | None, option("--out", "FOLDER", "What is trained; an unfinished one is continued.")] = None,
     given: Given = None,
     model: Model = None,
     base_url: BaseUrl = None,
