@@ -172,11 +172,6 @@ TOKENS_AT_ONCE = 1024
 """Tokens of a batch, which keeps the widest array of a small model, [tokens, 1536], within a cache."""
 
 
-def onnx_installed() -> bool:
-    """Whether what ``OnnxTexts`` needs is there."""
-    return all(find_spec(package) is not None for package in ("onnxruntime", "tokenizers"))
-
-
 class OnnxTexts:
     """A transformer as onnxruntime reads it. Several threads may call it at once.
 

@@ -76,9 +76,7 @@ def split(
     digests = question_digests((one.id, one.text) for one in training)
     learned = [one for one, digest in zip(training, digests, strict=True) if digest.text not in apart]
     if not learned:
-        raise UsageError(
-            "there is nothing to learn from: no question that has an answer in the SKB and is not held out"
-        )
+        raise UsageError("there is nothing to learn from: no question with an answer in the SKB is not held out")
     return Split(tuple(learned), tuple(validation), datasets)
 
 

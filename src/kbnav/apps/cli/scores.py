@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from kbnav.evaluation.scoring import Comparison, Scores
 
 _DISAGREEMENTS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
-_ALPHA, _POWER = 0.05, 0.8
 _WRONG = 0.05
 """An answer with a lower F1, or MRR of rankings, is wrong."""
 
@@ -115,17 +114,17 @@ def compare(
 
 def _print_power(questions: int, shares: Sequence[float], as_json: bool) -> None:
     """The smallest difference that is found, for each share of questions that only one of two systems gets."""
-    from kbnav.evaluation.metrics.statistics import minimum_detectable_effect
+    from kbnav.evaluation.metrics.statistics import ALPHA, POWER, minimum_detectable_effect
 
-    effects = {one: minimum_detectable_effect(questions, one, alpha=_ALPHA, power=_POWER) for one in shares}
+    effects = {one: minimum_detectable_effect(questions, one) for one in shares}
     rows = [{"disagreement": share, "detectable": effect} for share, effect in effects.items()]
     lines = [
         f"  where two systems disagree on {share:.1%} of them: "
         + (f"{100 * effect:.1f} points" if effect is not None else "none, whatever the runs score")
         for share, effect in effects.items()
     ]
-    head = f"{questions:,} questions; smallest difference they can show (significance {_ALPHA:g}, power {_POWER:g}):"
-    emit(as_json, {"questions": questions, "alpha": _ALPHA, "power": _POWER, "differences": rows}, head, *lines)
+    head = f"{questions:,} questions; smallest difference they can show (significance {ALPHA:g}, power {POWER:g}):"
+    emit(as_json, {"questions": questions, "alpha": ALPHA, "power": POWER, "differences": rows}, head, *lines)
 
 
 def report(

@@ -63,9 +63,7 @@ def synthesize(
     again = load_rewording(reworded) if reworded else None
     wanted = SplitSizes(count, train, val, seed)
     if extract and reworded:
-        raise UsageError(
-            "--reworded words questions that rules made; those by --extract are rewritten as they are made"
-        )
+        raise UsageError("--reworded words questions that rules made; those by --extract are rewritten anyway")
     if (fuse or rewrite or verify) and not extract:
         raise UsageError("--fuse, --rewrite and --verify go with --extract, which may be the same model")
     with open_skb(settings, "the synthesis of questions") as base:

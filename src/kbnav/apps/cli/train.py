@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kbnav.training.task import Point
 
 
+_TOO_FAR = "no path of two hops leads from the nodes they name to a gold node"
 TrainingKind = Literal["dense", "qagnn", "fuse", "ranker", "seq2seq", "programs", "embed"]
 """What is trained."""
 
@@ -225,7 +226,7 @@ def _train_planner(job: Job) -> None:
         {"out": str(job.out), "planner": job.kind, **counts},
         f"{job.out}: {job.kind} trained on {len(found):,} questions, {len(paths):,} paths; "
         f"{only_text:,} had text alone",
-        *([LEFT_OUT.format(count=plural(left_out, "question"))] if left_out else []),
+        *([f"{plural(left_out, 'question')} left out: {_TOO_FAR}"] if left_out else []),
         *([f"{cut:,} questions lost their end: they are longer than the model can read"] if cut else []),
     )
 
@@ -337,9 +338,6 @@ def print_frozen(folder: Path) -> None:
             print(f"{one.id}: MRR {one.scores['mrr']:.3f}, {first} on {one.queries}, p {one.p:.4f}; {one.pattern}")
         else:
             print(f"{one.id}: no program is better than the first stage ({first} on {one.queries}); {one.pattern}")
-
-
-LEFT_OUT = "{count} left out: no path of two hops leads from the nodes they name to a gold node"
 
 
 def path_questions(dataset: Dataset, kb: SkbKB | None = None) -> list[LabelledQuestion]:
