@@ -92,12 +92,6 @@ def kept_facts(path: Sequence[Step]) -> list[Fact]:
     return fresh(known, ())
 
 
-def without_way_back(facts: Iterable[Fact], known: Iterable[Fact]) -> list[Fact]:
-    """The relations of the nodes reached, without those by which they were reached, backwards."""
-    back = {(fact.target, inverse(fact.relation)) for fact in known}
-    return [fact for fact in dict.fromkeys(facts) if (fact.source, fact.relation) not in back]
-
-
 def best_of_each(
     facts: Sequence[Fact], scores: Mapping[int, float], width: int, fit: Sequence[float] = ()
 ) -> list[tuple[int, float]]:
@@ -325,10 +319,11 @@ class TogPolicy:
         return [("search_relations", thought, {"entity_ids": new})]
 
     def _follow(self, state: State, trace: Trace, last: Sequence[Step]) -> Sequence[CallSpec]:
-        """Score relations, and follow the best of each node."""
+        """Score relations, but for those by which the nodes were reached, backwards, and follow each node's best."""
         known = kept_facts(state["path"])
-        found = list(dict.fromkeys(fact for step in last for fact in step.facts))
-        found = without_way_back(found, known)
+        back = {(fact.target, inverse(fact.relation)) for fact in known}
+        ahead = dict.fromkeys(fact for step in last for fact in step.facts)
+        found = [fact for fact in ahead if (fact.source, fact.relation) not in back]
         texts = [f"{fact.relation} {fact.relation_name}".replace("_", " ") for fact in found]
         names = {fact.source: fact.source_name or fact.source for fact in found}
         lines = [(names[fact.source], relation_text(fact) + self._towards(fact)) for fact in found]

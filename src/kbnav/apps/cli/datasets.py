@@ -37,6 +37,7 @@ from kbnav.apps.cli.terminal import Counter, StageProgress, emit, print_json, re
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import GROUP, NAMES, ORIGINS, SOURCES, find_dataset, missing_file
 from kbnav.evaluation.datasets.formats import FORMATS
+from kbnav.runs.journal import read_journal
 from kbnav.runs.trajectory import to_json
 from kbnav.settings.model import Settings, load_settings
 from kbnav.settings.plugins import origin, points
@@ -274,7 +275,7 @@ def judge(
     """
     from kbnav.apps.web.routes.evaluation import judge_router
     from kbnav.apps.web.server import small_app
-    from kbnav.evaluation.human_evaluation import open_judging, rating_rates, ratings_markdown, read_ratings
+    from kbnav.evaluation.human_evaluation import Rating, open_judging, rating_rates, ratings_markdown
 
     if not only_rates:
         if not datasets:
@@ -284,7 +285,7 @@ def judge(
         with open_judging(out, found, count, seed) as judging:
             make = partial(small_app, settings, [judge_router], judging=judging)
             _serve(settings, make, f"Ratings for {out}", err=as_json)
-    rows = rating_rates(read_ratings(out))
+    rows = rating_rates(read_journal(out, Rating))
     records = [{**asdict(row), "rates": {name: rate._asdict() for name, rate in row.rates.items()}} for row in rows]
     emit(as_json, records, ratings_markdown(rows).rstrip("\n") if rows else "nothing was judged yet")
 

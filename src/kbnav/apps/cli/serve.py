@@ -68,9 +68,7 @@ def mcp(
     hide = secrets_of(settings)
     with open_kb(settings) as base:
         if not http:
-            first, *rest = offered_at(base, of.system or "")
-            agent = build_agent(base, settings, first.name) if first.kind != "retriever" else None
-            backend = LocalBackend(base, settings, agent, rest if agent else [first])
+            backend = LocalBackend(offered_at(settings, base, of.system or ""))
             asyncio.run(run_stdio(build_server(backend, hide)))
             return
         from kbnav.apps.web.auth import checked
