@@ -37,7 +37,7 @@ class Scoring:
         Literal["ids", "labels"], flag("--by", "Compare cells by ids, or English labels: for answers in words.")
     ] = "ids"
     compat: Annotated[
-        bool, flag("--stark-compat", "Score rankings as STaRK's code: all candidates ranked, equals in their order.")
+        bool, flag("--stark-compat", "Score rankings as STaRK's code: all candidates ranked, ties in their order.")
     ] = False
     kb: Annotated[str | None, option("--kb", "KB", "Where the SKB is now (--stark-compat), or labels are.")] = None
     metrics: Annotated[Many, option("--metric", "NAMES", "For rankings also ndcg@10, map …; repeatable.")] = None
@@ -64,7 +64,7 @@ def score(
 ) -> None:
     """Score a run anew from its recordings, and write scores.json beside them.
 
-    For example: kbnav eval score runs/first --metric map
+    For example: kbnav eval score runs/first --by labels
     """
     from kbnav.evaluation.evaluate import score_folder
     from kbnav.evaluation.scoring import trec as trec_files
