@@ -12,7 +12,6 @@ import pytest
 
 from kbnav.answers.tables import AnswerTable, Ranked, Ranking, Term
 from kbnav.apps.sharing import shared_page
-from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.report import html_report, load_report
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.runs.trajectory import Call, Outcome, Run, Step
@@ -174,7 +173,7 @@ def test_what_a_run_says_is_text_in_the_page_of_a_report_and_of_an_answer(page, 
             folder.mkdir()
             changes = {"system": ALL, "model": ALL, "dataset": ALL, "language": ALL}
             saved_folder(folder, dict.fromkeys(CORPUS, tuple(CORPUS)), dict.fromkeys(CORPUS, answer), **changes)
-        text = html_report(load_report(folders, read_saved_run), ALL)
+        text = html_report(load_report(folders), ALL)
     (tmp_path / "page.html").write_text(text)
     with nothing_runs(page, "file:"):
         page.goto(f"file://{tmp_path}/page.html")

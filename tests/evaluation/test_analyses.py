@@ -72,7 +72,7 @@ def test_a_sheet_of_errors_is_drawn_labelled_and_reported(kbnav, tmp_path):
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
         writer.writerows(rows)
-    report = load_report([run], read_saved_run)
+    report = load_report([run])
     assert list(report.runs[0].labels.items()) == [
         ("property", {"not found": 2}),
         ("<b>", {"not found": 1}),

@@ -285,7 +285,7 @@ def test_the_gold_querys_entities_are_in_the_prompt_and_the_run_is_marked(run, t
     assert (saved.info.from_gold, saved.info.settings["options"]) == ("entities", {"entities": "gold"})
     assert "Q7186" in saved.records["curie"].run.path[0].call.thought
     marked = "one-query (given the gold query's entities)"
-    report = load_report([tmp_path / "run"], read_saved_run)
+    report = load_report([tmp_path / "run"])
     assert marked in scores_table(report, "markdown")
     assert score_run(saved).all.values["em"] == 1
 

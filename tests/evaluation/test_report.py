@@ -19,15 +19,7 @@ from kbnav.answers.tables import AnswerTable, Ranked, Ranking, Term
 from kbnav.evaluation.datasets import load_dataset
 from kbnav.evaluation.importing import import_spinach
 from kbnav.evaluation.records import GOLD as GOLD_FILE
-from kbnav.evaluation.records import (
-    QUESTIONS,
-    GoldAnswer,
-    GoldInfo,
-    QuestionRecord,
-    RunInfo,
-    SavedRun,
-    read_saved_run,
-)
+from kbnav.evaluation.records import QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo, SavedRun
 from kbnav.evaluation.report import (
     Report,
     build_report,
@@ -79,7 +71,7 @@ def published(shared_data, tmp_path_factory) -> Report:
         folder,
         trajectories=recordings / "trajectories.json.gz",
     )
-    return load_report([folder], read_saved_run)
+    return load_report([folder])
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ from kbnav.answers.tables import markdown_text as plain
 from kbnav.errors import DataError, QuerySyntaxError, UsageError
 from kbnav.evaluation.dataset_stats import query_shape
 from kbnav.evaluation.metrics.statistics import Interval, Spread
-from kbnav.evaluation.records import GoldAnswer, QuestionRecord, RunInfo, SavedRun
+from kbnav.evaluation.records import GoldAnswer, QuestionRecord, RunInfo, SavedRun, read_saved_run
 from kbnav.evaluation.scoring import Comparison, Scores, compare_runs, gold_content, intervals, main_metric, score_run
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
 from kbnav.runs.journal import write_whole
@@ -201,7 +201,9 @@ def metric_name(metric: str) -> str:
     return metric.upper() if metric.isalnum() else metric.capitalize().replace("Ndcg", "nDCG")
 
 
-def load_report(folders: Sequence[Path], read: Callable[[Path], SavedRun], more: Sequence[str] = ()) -> Report:
+def load_report(
+    folders: Sequence[Path], read: Callable[[Path], SavedRun] = read_saved_run, more: Sequence[str] = ()
+) -> Report:
     """A report on saved runs, each called by its folder's name, or by its whole path where two have the same.
 
     Labels that were given by hand to errors are read too. ``read`` gives a run as it is to be scored, ``more`` are

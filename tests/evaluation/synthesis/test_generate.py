@@ -420,7 +420,7 @@ def test_a_relation_without_other_words_is_named(made, tmp_path):
     with pytest.raises(DataError, match="the relation made has phrases in one of its two parts only"):
         own(tmp_path, OTHER_WORDS.replace("{ made =", "{ sold =", 1))
     nothing = own(tmp_path, OTHER_WORDS.replace("out =", "into ="))
-    with pytest.raises(DataError, match="no phrase for the relation 'made', followed 'out'"):
+    with pytest.raises(DataError, match="no phrase for 'made', followed 'out'"):
         reworded(skb, questions, MADE, nothing)
     with pytest.raises(UsageError, match=r"no rewording 'nowhere': .* debian, hetionet, wn18rr, wordnet"):
         load_rewording("nowhere")
