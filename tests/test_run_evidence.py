@@ -135,7 +135,9 @@ OUTCOMES = st.builds(
     TEXT,
     st.none() | TABLES,
     st.none()
-    | st.builds(lambda nodes: Ranking.from_scores(nodes), st.lists(st.tuples(TEXT, st.floats(0, 1)), max_size=2)),
+    | st.builds(
+        lambda nodes: Ranking(nodes), st.lists(st.tuples(TEXT, st.floats(0, 1)).map(tuple), max_size=2).map(tuple)
+    ),
 )
 
 

@@ -227,7 +227,8 @@ def prune_whole(model: BaseChatModel, shown: Shown, words: Vocabulary = WIKIDATA
         properties: dict[str, tuple[str, str, list[str]]] = {}
         room = _WHOLE
         for one in entry.statements:
-            text = _with_qualifiers(one)
+            more = "; ".join(f"{of.property.label or of.property.id}: {of.value.text}" for of in one.qualifiers)
+            text = one.value.text + (f" [{more}]" if more else "")
             room -= len(text.encode())
             if room < 0:
                 break
@@ -252,8 +253,3 @@ def prune_whole(model: BaseChatModel, shown: Shown, words: Vocabulary = WIKIDATA
         return replace(entry, statements=tuple(kept)), usage
 
     return prune
-
-
-def _with_qualifiers(one: Statement) -> str:
-    told = "; ".join(f"{of.property.label or of.property.id}: {of.value.text}" for of in one.qualifiers)
-    return one.value.text + (f" [{told}]" if told else "")

@@ -14,7 +14,6 @@ from kbnav.answers.tables import ENTITY_IRI, AnswerTable, Cell, Term
 from kbnav.knowledge.base import (
     INVERSE,
     ClassProfile,
-    Edge,
     Entity,
     Entry,
     Example,
@@ -394,13 +393,13 @@ def neighborhood_text(neighborhood: Neighborhood, shown: Shown, *, offset: int =
     worth = [edge for edge in neighborhood.edges if whole or edge.score >= _WORTH_SHOWING * best]
     edges, lines = worth[offset : offset + shown.edges], list[str]()
     every = {share.entity.id: share for share in neighborhood.relations}
-    ways = Counter(_way(edge) for edge in edges)
+    ways = Counter(edge.way for edge in edges)
     many = {
         way for way, number in ways.items() if number > _OF_ONE + 1 and len(every) > 1 and not whole and way in every
     }
     seen = Counter[str]()
     for edge in edges:
-        seen[way := _way(edge)] += 1
+        seen[way := edge.way] += 1
         if way in many and seen[way] > _OF_ONE:
             continue
         relation, other = entity_name(edge.relation), value_text(edge.neighbor, shown.cell)
@@ -420,11 +419,6 @@ def neighborhood_text(neighborhood: Neighborhood, shown: Shown, *, offset: int =
                 f"By property (^: coming in): {counts}{', …' if len(neighborhood.relations) > _RELATIONS else ''}."
             )
     return "\n".join([*lines, *([neighborhood.note] if neighborhood.note else [])])
-
-
-def _way(edge: Edge) -> str:
-    """The id of an edge's relation, ``^`` before it where it comes in."""
-    return f"{INVERSE if edge.direction == 'in' else ''}{edge.relation.id}"
 
 
 _LEAST = 0.02

@@ -15,12 +15,13 @@ import numpy as np
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from kbnav.answers.language import plural
+from kbnav.answers.language import plural, singular
 from kbnav.answers.relevance import relevance
-from kbnav.errors import BadArguments, UnknownId
+from kbnav.errors import BadArguments, TellModel, UnknownId
 from kbnav.knowledge.base import INVERSE, Direction, Edge, Entry, Statement
 from kbnav.knowledge.skb.graph import Hop, NodeNumbers
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
+from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, text_literal, written
 from kbnav.tools.context import Context, Observation
 from kbnav.tools.show import (
     cut,
@@ -59,8 +60,31 @@ def search_entities(context: Context, thought: str, query: str) -> Observation:
         query: A name, or a short phrase.
     """
     result = context.kb.search_entities(query, language=context.language, limit=context.shown.entities)
+    kb = context.kb
+    if isinstance(kb, SkbKB) and kb.shows_documents and "execute_query" in kb.capabilities and result.rung != "exact":
+        result = replace(result, note=_as_value(kb, query))
     text = search_text(result, query, context.shown)
     return Observation(text, nodes=once(entity.id for entity in result.entities))
+
+
+def _as_value(kb: SkbKB, query: str) -> str:
+    """How many nodes have a text as the value of a field, with the pattern that finds them; empty where none has."""
+    text = " ".join(query.split())
+    forms = {text_literal(form) for one in (text, singular(text)) for form in (one, one.lower(), one.capitalize())}
+    field, listed = SKB_PREFIXES["field"], " ".join([*sorted(forms), *([text] if text.isdecimal() else [])])
+    asked = f"SELECT ?field ?value (COUNT(?x) AS ?n) {{ VALUES ?value {{ {listed} }} ?x ?field ?value "
+    asked += f'FILTER(STRSTARTS(STR(?field), "{field}")) }} GROUP BY ?field ?value ORDER BY DESC(?n) LIMIT 3'
+    try:
+        rows = kb.execute_query(asked).rows
+    except TellModel:  # the search has its results without it
+        return ""
+    told = [
+        f"{plural(int(count.value), 'node')} (`?x field:{name.value.removeprefix(field)} "
+        f"{value.value if value.value == text and text.isdecimal() else written(value)}`)"
+        for name, value, count in rows
+        if name and value and count
+    ]
+    return f"As the value of a field: {'; '.join(told)}. execute_query lists and counts them." if told else ""
 
 
 def get_entry(
@@ -244,17 +268,19 @@ def execute_query(context: Context, thought: str, query: str) -> Observation:
     return replace(seen, nodes=once(cell.entity_id for row in rows for cell in row if cell and cell.entity_id))
 
 
-def finish(context: Context, thought: str, nodes: list[str], answer: str = "") -> Observation:
+def finish(context: Context, thought: str, nodes: list[str], answer: str = "", no_answer: bool = False) -> Observation:
     """End the work with the answer: the ids of nodes, best first, and what they say in words.
 
     Call it alone. Only nodes that a result has shown count, with their ids written as shown.
 
     Args:
         thought: Why these nodes answer the question; what a reader should know of it.
-        nodes: The ids, best first; none where the answer is only a number or a yes or no.
+        nodes: The ids of all that answer it, best first, and of no others; none where only a number or a yes or no is
+            asked for, or nothing answers it.
         answer: The answer in one to three plain sentences, in the language of the question, from results alone: what
-            they do not show is not said, and numbers are those that they give. Empty, with no nodes, if results have
-            shown that the knowledge base does not hold the answer.
+            they do not show is not said, and numbers are those that they give.
+        no_answer: True if results have shown that nothing answers the question, or that what it takes for granted is
+            not so; `answer` says which.
     """
     return Observation("Finished.")
 

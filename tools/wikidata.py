@@ -264,7 +264,7 @@ def _remarks(context: Context, query: str, table: AnswerTable) -> tuple[list[str
     seen = measures(asked, table, rows_shown(table, context.shown), run, words)
     if not context.shown.profiles:
         return [], seen
-    return remarks(asked, table, run, words, partial=is_mirror(kb.state()), measured=seen), seen
+    return remarks(asked, table, run, words, measured=seen), seen
 
 
 def _unseen(context: Context, thought: str, query: str) -> str:
@@ -384,10 +384,13 @@ def finish(
     Args:
         thought: Why it answers the question, or why nothing does; what a reader should know of it.
         result: Its number; 0: the last one with rows. One without rows, if `answer` says that there is none, or why.
-        columns: Those that were asked for, such as "city population", if it has others too.
+        columns: Those that were asked for, such as "city population", if it has others too, such as a number by which
+            these were only chosen.
         answer: The answer in one to three plain sentences, in the language of the question, from that result alone.
             Of a list that was shown whole, name all; else say how many there are.
-        no_answer: True if queries have shown that the knowledge base does not hold the answer, or `answer` asks back.
+        no_answer: True if queries have shown that the knowledge base does not hold the answer, or that what the
+            question takes for granted is not so, and `answer` says which; or if `answer` asks back, because the
+            question may mean different things or points at what is not there (a query, an earlier message).
     """
     if answer and result in context.results and not context.results[result].rows:
         return Observation(f"Finished: result {result}, which has no rows, is the answer.")

@@ -287,10 +287,11 @@ class RankingEnding:
 
     def outcome(self, state: State) -> Outcome:
         """The outcome without its words. Scores are 1/rank where finish chose, else sums of 1/(60 + rank)."""
-        outcome = _begun(state)
+        outcome, none = _begun(state), False
         if outcome.stop == "finish":
             chosen = state["path"][-1].call
-            scored = [(node, round(1 / rank, 4)) for rank, node in enumerate(named_by(chosen), 1)]
+            none = bool(chosen.arguments.get("no_answer"))
+            scored = [(node, round(1 / rank, 4)) for rank, node in enumerate([] if none else named_by(chosen), 1)]
             outcome = replace(outcome, note=chosen.thought, text=str(chosen.arguments.get("answer", "")).strip())
         else:
             scored = best_supported(all_steps(state))[:BEST_EFFORT]
@@ -298,11 +299,12 @@ class RankingEnding:
         nodes = [Ranked(node, score, known[node].label, known[node].kind) for node, score in scored if node in known]
         if nodes or outcome.status == "failed":
             return replace(outcome, ranking=Ranking(tuple(nodes)))
-        if outcome.status == "refused" or outcome.text:
+        if outcome.status == "refused" or (outcome.text and not none):
             return outcome
         # A graph is whole: where look-ups found nothing at all, it is not there. A refusal says why by itself.
         looked = [step for step in state["path"] if step.ok and step.call.tool != FINISH]
         nothing = bool(looked) and not any(step.nodes or step.rows for step in looked)
+        outcome = replace(outcome, note="") if outcome.text else outcome
         return replace(outcome, status="no answer", absence=Absence("not stated") if nothing else None)
 
 
@@ -345,7 +347,9 @@ class ModelWriter:
         if outcome.ranking is not None:
             name, values = "skb/answer.md", _of_ranking(outcome.ranking, state)
         elif outcome.table is not None:
-            name, values = "spinach/answer.md", self._of_table(outcome, outcome.table)
+            shown = table_text(outcome.table, replace(self.shown, whole_rows=WORDED))
+            query = comment_labels(outcome.query, outcome.table.labels)
+            name, values = "spinach/answer.md", {"query": query, "table": shown, "most": WORDED}
         else:
             return "", Usage()
         last = state["path"][-1].call if state["path"] else None
@@ -361,13 +365,6 @@ class ModelWriter:
         with reply_purpose("answer"):
             text, usage = ask(self.model, prompt)
         return text.strip() or write_plainly(outcome, state, context)[0], usage
-
-    def _of_table(self, outcome: Outcome, table: AnswerTable) -> dict[str, Any]:
-        return {
-            "query": comment_labels(outcome.query, table.labels),
-            "table": table_text(table, replace(self.shown, whole_rows=WORDED)),
-            "most": WORDED,
-        }
 
 
 def _of_ranking(ranking: Ranking, state: State) -> dict[str, Any]:

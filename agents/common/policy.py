@@ -333,12 +333,13 @@ def path_messages(
             yield HumanMessage(as_data(_cut(step.observation, width)))
         called = [step for step in steps if step.call.tool != NO_TOOL and step not in own]
         if called:
+            said = [step for step in called[1:] if step.call.thought == called[0].call.thought]
             yield AIMessage(
                 "",
                 tool_calls=[
                     {
                         "name": step.call.tool,
-                        "args": {**_thought(step, called[0]), **step.call.arguments},
+                        "args": {**({} if step in said else {"thought": step.call.thought}), **step.call.arguments},
                         "id": step.call.id,
                     }
                     for step in called
@@ -351,11 +352,6 @@ def path_messages(
             if step.call.tool == NO_TOOL:
                 yield AIMessage(step.call.thought or step.call.arguments.get("unreadable") or "(empty)")
                 yield HumanMessage(_cut(step.observation, width))
-
-
-def _thought(step: Step, first: Step) -> dict[str, str]:
-    shared = step is not first and step.call.thought == first.call.thought
-    return {} if shared else {"thought": step.call.thought}
 
 
 def _joined(messages: Iterable[BaseMessage]) -> list[BaseMessage]:

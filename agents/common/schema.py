@@ -20,6 +20,8 @@ PAIRS = 6
 TYPES = 15
 _EXAMPLES = 2
 """Nodes of each type that a prompt names."""
+_READ, _FIELDS = 20, 15
+"""Documents of each type that are read for its fields, and fields that a prompt names."""
 _STARTS = 8
 """Nodes named by the question that a prompt tells."""
 _NAME = 40
@@ -33,27 +35,30 @@ def hide_single_type(toolbox: Toolbox, kb: SkbKB) -> Toolbox:
 
 @dataclass(frozen=True)
 class Schema:
-    """The schema of one SKB as prompts show it, asked anew for each question."""
+    """The schema of one SKB as prompts show it: the same for each question, unless it is too large to be told whole."""
 
     kb: SkbKB
 
     def __call__(self, question: str) -> dict[str, Any]:
         """The variables of ``walking/schema.md``; ``example`` is a query with an answer, ``starts`` the nodes named."""
         meta = self.kb.skb.meta
-        ranked = [one for one, _ in self.kb.relations.ranked(question)]
+        many = len(self.kb.relations.shown) > ALL_RELATIONS
+        ranked = [one for one, _ in self.kb.relations.ranked(question if many else "")]
         every = list(dict.fromkeys(one.relation for one in ranked))
-        listed = every[: RELATIONS if len(every) > ALL_RELATIONS else ALL_RELATIONS]
+        listed = every[: RELATIONS if many else ALL_RELATIONS]
         tuples = [one for one in ranked if one.relation in listed]
         sizes = {kind.name: (start, kind.count) for kind, start in zip(meta.types, meta.type_start, strict=False)}
         told = [end for one in tuples for end in (one.source, one.target)]
-        scores = dict(zip(sizes, relevance(question, list(sizes)), strict=True))
+        about = question if len(sizes) > TYPES else ""
+        scores = dict(zip(sizes, relevance(about, list(sizes)), strict=True))
         ordered = sorted(sizes, key=lambda name: (-scores[name], name not in told, -sizes[name][1]))
         return {
             "nodes": meta.nodes,
             "edges": meta.edges,
             "types": [
-                {"name": name, "count": sizes[name][1], "examples": self._examples(*sizes[name])}
+                {"name": name, "count": place[1], "examples": self._examples(*place), "fields": self._fields(*place)}
                 for name in ordered[:TYPES]
+                for place in [sizes[name]]
             ],
             "more_types": max(0, len(ordered) - TYPES),
             "relations": [
@@ -88,5 +93,16 @@ class Schema:
         return "SELECT ?x WHERE { ?x rdfs:label ?name } LIMIT 20"
 
     def _examples(self, start: int, count: int) -> Sequence[str]:
-        places = sorted({start + count * part // _EXAMPLES for part in range(_EXAMPLES)}) if count else []
-        return [" ".join(self.kb.skb.name(node).split())[:_NAME] for node in places]
+        return [" ".join(self.kb.skb.name(node).split())[:_NAME] for node in _spread(start, count, _EXAMPLES)]
+
+    def _fields(self, start: int, count: int) -> Sequence[str]:
+        """The fields of a type's documents, but for other names of a node and a source's own (``_…``)."""
+        if not self.kb.shows_documents:
+            return []
+        skb = self.kb.skb
+        keys = dict.fromkeys(key for node in _spread(start, count, _READ) for key in skb.documents[node])
+        return [key for key in keys if not key.startswith("_") and key not in skb.meta.alias_fields][:_FIELDS]
+
+
+def _spread(start: int, count: int, parts: int) -> Sequence[int]:
+    return sorted({start + count * part // parts for part in range(parts)}) if count else []

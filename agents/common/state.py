@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NotRequired, Protocol
 
@@ -48,11 +48,8 @@ class Reply:
     understood: Understood | None = None
 
 
-class Policy(Protocol):
-    """Chooses the next actions from the state; raises StopRun only."""
-
-    def __call__(self, state: State, context: Context) -> Reply:
-        """One turn."""
+Policy = Callable[[State, Context], Reply]
+"""Chooses the actions of the next turn from the state; raises StopRun only."""
 
 
 class Ending(Protocol):

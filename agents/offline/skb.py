@@ -83,8 +83,9 @@ class SkbAgenda(Agenda):
             return
         reading, mentions = self._reading, self._reading.mentions[:_MENTIONS]
         yield [(_SEARCH, f"“{name.text}” is a name here.", {"query": name.text}) for name in mentions]
-        if unknown := self._unknown():
-            self.decline((), unknown)
+        index = self._skb.text
+        if unknown := [one for one in self._capitals() if index and not any(map(index.holders, index.words(one)))]:
+            self.decline((), unknown)  # nowhere, not even in a text
             return
         earlier = self._earlier()
         if _OF_THEM.search(text) or len(earlier) > 1:
@@ -132,11 +133,6 @@ class SkbAgenda(Agenda):
         words = self._reading.tokens
         places = self._reading.words if self.language.split("-")[0] not in _NOUNS_HAVE_CAPITALS else ()
         return [words[at].text for at in places if at and words[at].text[:1].isupper()]
-
-    def _unknown(self) -> list[str]:
-        """Those of them that are nowhere."""
-        index = self._skb.text
-        return [one for one in self._capitals() if index and not any(map(index.holders, index.words(one)))]
 
     def _left(self, paths: Sequence[Path], *read: str) -> tuple[str, ...]:
         """Words of the question that neither the paths nor the texts ``read`` stand for, as ``Agenda.unused``."""
@@ -286,8 +282,8 @@ class SkbAgenda(Agenda):
 
     def _body(self, paths: Sequence[Path]) -> str:
         """The patterns of ``?x``, of the type without paths; it is none of the nodes that the paths begin at."""
-        target = paths[0].target if paths else self._reading.asked
-        lines = [f"{self._of(target)} ."] if target else []
+        target, types = paths[0].target if paths else self._reading.asked, self._schema.types
+        lines = [f"?x a type:{types[target]} ."] if target else []
         for number, path in enumerate(paths, 1):
             subject = f"node:{local_name(self._skb.id(path.node))}"
             lines.append(f"FILTER(?x != {subject})")
@@ -295,12 +291,9 @@ class SkbAgenda(Agenda):
                 end = "?x" if place == len(path.steps) else f"?m{number}{place}"
                 lines.append(self._pattern(subject, step, end))
                 if end != "?x":
-                    lines.append(f"{self._of(step.target, end)} .")
+                    lines.append(f"{end} a type:{types[step.target]} .")
                 subject = end
         return "\n".join(f"  {line}" for line in lines)
-
-    def _of(self, kind: str, what: str = "?x") -> str:
-        return f"{what} a type:{self._schema.types[kind]}"
 
     def _pattern(self, subject: str, step: Step, end: str) -> str:
         if not step.relation:

@@ -11,14 +11,14 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from kbnav.agents.common.state import State
 from kbnav.agents.offline.policy import FITS, NOTHING, Agenda, Calls, best_of, kept_of, with_names
 from kbnav.answers.language import fold, lexicon, reads, singular
 from kbnav.answers.parsing import Phrase, Question
 from kbnav.answers.relevance import fit, relevance
-from kbnav.knowledge.base import Entity, Entry, Neighborhood, Qualifier, SearchResult, Statement, Value, is_mirror
+from kbnav.knowledge.base import Entity, Entry, Neighborhood, Qualifier, SearchResult, Statement, is_mirror
 from kbnav.knowledge.sparql.vocabulary import (
     BIRTH,
     DEATH,
@@ -56,15 +56,6 @@ _KINDS = {"time": "time", "number": "number", "person": "item", "place": "item"}
 """Kinds of the values that answer what is asked."""
 _CLASS_PATH = re.compile(r"wdt:P\d+\* wd:Q\d+")
 """The end of a path to a class and what is above it."""
-
-
-def value_kind(value: Value) -> Literal["item", "time", "number", "text", ""]:
-    """Of what kind a value is; empty where none was seen."""
-    if value.id or value.special or not value.text:
-        return "item" if value.id else ""
-    if value.datatype == "time":
-        return "time"
-    return "number" if value.datatype in ("quantity", "decimal", "integer", "double") else "text"
 
 
 @dataclass(frozen=True)
@@ -106,7 +97,7 @@ class Relation:
     @property
     def kinds(self) -> frozenset[str]:
         """Kinds of the values seen; items where none was."""
-        return frozenset(kind for edge in self.edges if (kind := value_kind(edge.value))) or frozenset({"item"})
+        return frozenset(kind for edge in self.edges if (kind := edge.value.kind)) or frozenset({"item"})
 
     def triple(self, other: str = "?answer") -> str:
         """It as a pattern."""
@@ -176,10 +167,9 @@ class WikidataAgenda(Agenda):
         first = sorted(question.phrases, key=lambda phrase: not phrase.named)[:_SEARCHES]
         yield [("search_entities", f"Looking up “{one.text}”.", {"query": searched_as(one)}) for one in first]
         self.question = self._split(first)
-        rest = [phrase for phrase in self.question.phrases if self.telling(phrase.text.split())]
-        second = [phrase for phrase in rest if not self._found(phrase)][:_SEARCHES]
+        rest = [one for one in self.question.phrases if self.telling(one.text.split()) and not self._found(one)]
         again = "Looking up what no search has found yet."
-        yield [("search_entities", again, {"query": searched_as(phrase)}) for phrase in second]
+        yield [("search_entities", again, {"query": searched_as(phrase)}) for phrase in rest[:_SEARCHES]]
         self._link()
         sure = [name for name in self.names[:2] if name.score >= _SURE] or self.names[:1]
         # Two sure names together, else the surest; then the next; then none.
@@ -204,8 +194,7 @@ class WikidataAgenda(Agenda):
                 doubts = (yield from self.parted(one.whole, compared="?value" in probe)) if one.whole else ()
                 final = one.final or probe
                 yield [(QUERY, "That has rows; the question is how many they are.", {"query": final})]
-                number = next((step.result for step in self.steps if step.query == final and step.rows), 0)
-                if number:
+                if number := next((step.result for step in self.steps if step.query == final and step.rows), 0):
                     all_counts = "COUNT(" in final or "ORDER BY" in probe
                     copy = [Doubt("copy")] if all_counts and is_mirror(self.context.kb.state()) else []
                     told = focus[0].items[0] if "?direct" in probe else Entity("")
@@ -462,7 +451,7 @@ class WikidataAgenda(Agenda):
         question = self.question
         years = [str(year) for sign, year in question.years if sign in ("=", "<=") and question.asks != "time"]
         facts = [one for edge in relation.edges for one in edge.qualifiers]
-        dates = [one for one in facts if value_kind(one.value) == "time" and one.value.text[:4] in years]
+        dates = [one for one in facts if one.value.kind == "time" and one.value.text[:4] in years]
         when = dates[0].property.id if dates else self.words.of(_WHEN) if relation.direction == "in" else ""
         if len(years) == len(question.years) == 1 and when:
             thought = f"{relation.label} ({relation.property_id}) fits the question, in {years[0]}."
@@ -574,7 +563,7 @@ class WikidataAgenda(Agenda):
             told += [edge for edge in self._out(*ids) if edge.property.id in life and edge.value.text]
         values = [cell.value for row in table.rows for cell in row if cell]
         for edge in self._out(*ids):
-            dated = edge.qualifiers and value_kind(edge.value) == "number" and edge.property.id in ids
+            dated = edge.qualifiers and edge.value.kind == "number" and edge.property.id in ids
             if dated and [edge.value.text] == values:
                 told += [edge, *edge.qualifiers]
         properties, language = [one.property.id for one in told], self.context.answer_language
@@ -585,8 +574,8 @@ class WikidataAgenda(Agenda):
 def _wanted_qualifier(question: Question, edge: Statement, left: str) -> Qualifier | None:
     """The qualifier that the question asks for: a date for "when", else the one whose name or kind fits."""
     if wanted := {"time": "time", "person": "item"}.get(question.asks, ""):
-        return next((fact for fact in edge.qualifiers if value_kind(fact.value) == wanted), None)
-    facts = [fact for fact in edge.qualifiers if value_kind(fact.value) not in ("time", "")]
+        return next((fact for fact in edge.qualifiers if fact.value.kind == wanted), None)
+    facts = [fact for fact in edge.qualifiers if fact.value.kind not in ("time", "")]
     fits = zip(fit(left, [fact.property.label for fact in facts]), facts, strict=True)
     score, best = max(fits, key=lambda pair: pair[0], default=(0.0, None))
     return best if score > 0 else None

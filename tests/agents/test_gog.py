@@ -103,7 +103,7 @@ def test_unknown_goes_back_until_generate_was_tried_and_then_looks_one_hop_furth
         ("search_further", ""),
         ("finish", ""),
     ]
-    assert "with no ids only once generate was tried" in model.seen[2][-1].text
+    assert "only once generate was tried" in model.seen[2][-1].text
     assert run.steps[4].observation == "The model knows no such facts."
     assert run.path[2].call.arguments == {"entity_ids": ["h3"]}  # shown, and not looked at
     assert run.path[2].observation.splitlines() == [

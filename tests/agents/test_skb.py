@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from benchmarks.near_verbatim import drawn, rank
@@ -18,7 +19,7 @@ from kbnav.agents.common.schema import RELATIONS, Schema, hide_single_type
 from kbnav.agents.skb import SKB_TOOLS, skb_offline, skb_with
 from kbnav.agents.walking.base import open_match
 from kbnav.answers.tables import Ranked, Ranking
-from kbnav.knowledge.skb.kb import RelationNames, SkbKB, as_skb
+from kbnav.knowledge.skb.kb import Relations, SkbKB, as_skb
 from kbnav.knowledge.skb.matching import unmatched_names
 from kbnav.knowledge.skb.rendering import excerpt
 from kbnav.models.scripted import ScriptedModel, says
@@ -39,8 +40,8 @@ SHIPS = sorted(source for source, relation, target in EDGES if (relation, target
 LOOK = says(("search_neighbors", {"entity_id": BUILDER, "relation": "built by", "direction": "in"}))
 
 
-def finish(*nodes: str, thought: str = "All of them.") -> AIMessage:
-    return says(("finish", {"nodes": list(nodes)}), thought=thought)
+def finish(*nodes: str, thought: str = "All of them.", **more: object) -> AIMessage:
+    return says(("finish", {"nodes": list(nodes), **more}), thought=thought)
 
 
 def asked(kb, home: Path, *replies: AIMessage, writer: ScriptedModel | None = None, **budget: int) -> Run:
@@ -86,6 +87,9 @@ def test_no_answer_may_be_said_once_something_was_looked_at(demo_kb, tmp_path):
     assert [step.dropped for step in run.steps] == ["premature finish", "", ""]
     assert (run.outcome.status, run.outcome.note) == ("no answer", "She built none.")
     assert run.outcome.ranking is None
+    why = {"answer": "She built no ship.", "no_answer": True}
+    said = asked(demo_kb, tmp_path, LOOK, finish(thought="Seen.", **why)).outcome
+    assert (said.status, said.text, said.ranking, said.absence) == ("no answer", "She built no ship.", None, None)
 
 
 def test_out_of_budget_the_nodes_seen_most_and_first_are_returned_and_marked(demo_kb, tmp_path):
@@ -237,7 +241,8 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
 
 
 def test_a_relation_has_one_short_name_and_the_whole_one_only_where_two_would_be_the_same():
-    names = RelationNames(["_hypernym", "/a/b/born_in", "/c/born_in", "made by", "hypernym of", "Gr>G", "x/made_by"])
+    given = ("_hypernym", "/a/b/born_in", "/c/born_in", "made by", "hypernym of", "Gr>G", "x/made_by")
+    names = Relations(SimpleNamespace(relation_names=given))
     short = ("hypernym", "/a/b/born_in", "/c/born_in", "made_by", "hypernym_of", "Gr>G", "x/made_by")
     assert names.shown == short
     asked = ("_hypernym", "hypernym", "rel:hypernym of", "Gr%3EG", "made by", "nothing")
@@ -298,6 +303,24 @@ def test_fields_of_many_nodes_are_read_at_once(village):
         "No field height here; there are: description.",
     ]
     assert read.nodes == ("h1", "t1")
+
+
+@pytest.mark.parametrize(("query", "pattern"), [("Harps", 'field:instrument "harp"'), ("1772", "field:made 1772")])
+def test_a_search_says_how_many_nodes_have_its_words_as_the_value_of_a_field(demo_kb, query, pattern):
+    text = use(demo_kb, "search_entities", query=query).text
+    [(number, found)] = [one for one in re.findall(r"(\d+) nodes? \(`(.*?)`\)", text) if pattern in one[1]]
+    assert len(demo_kb.execute_query(f"SELECT ?x {{ {found} }}").rows) == int(number) > 0
+    assert "field:" not in use(demo_kb, "search_entities", query="Heron").text
+
+
+def test_the_prompt_of_a_small_graph_names_its_fields_and_differs_only_in_what_a_question_names(demo_kb):
+    given = {"tools": ["search_neighbors"], "steps": 9, "parallel": True, "answers": 20}
+    plain, named = (
+        render("skb/policy.md", **given, **Schema(demo_kb)(asked))
+        for asked in ("Who makes lutes?", "Who is the owner of the Clock Harp?")
+    )
+    assert "fields: made, instrument, description" in plain
+    assert named.removeprefix(plain).strip().startswith("Nodes that the question names: The Clock Harp (")
 
 
 def test_every_list_of_nodes_has_a_line_of_each_document(village):

@@ -127,6 +127,7 @@ def test_no_answer_is_exit_code_1(kbnav):
     [
         (["ask", ""], "the question is empty"),
         (["ask", "--kb", "nowhere", "What?"], "no knowledge base 'nowhere'"),
+        (["ask", "--kb", __file__, "What?"], "is a file: `kbnav skb build`"),
         (["ask", "--kb", ".", "What?"], "neither an SKB nor a mirror: the meta.json that either has is not in it"),
         (["retrieve", "--kb", "mini", "--system", "bm25", "radium"], "name an SKB, as in --kb demo (kb= in Python)"),
         (["ask", "--json", "--csv", "What?"], "not both"),

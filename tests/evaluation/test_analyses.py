@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.answers.tables import Ranking
+from kbnav.answers.tables import Ranked, Ranking
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.dataset_stats import Triple, conversation_lengths, conversations_markdown, query_shape
 from kbnav.evaluation.records import read_saved_run
@@ -27,7 +27,7 @@ def kbnav(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kbnav: Cli) -> Cli:
 
 
 def nodes(*ids: str) -> Ranking:
-    return Ranking.from_scores([(one, 1.0) for one in ids])
+    return Ranking(tuple(Ranked(one, 1.0) for one in ids))
 
 
 def ranked(folder: Path, *right: bool) -> Path:

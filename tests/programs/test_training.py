@@ -138,13 +138,6 @@ def test_a_limit_freezes_what_is_best_until_then_and_a_person_who_stops_it_freez
     assert not (tmp_path / "stopped" / DESCRIPTION).exists()
 
 
-def test_the_cost_of_grouping_counts_towards_the_limit(tmp_path):
-    wanted = order()
-    groups = GroupsFound(tuple(one_group(wanted.training, wanted.validation)), Usage(1, 1, 0, 1), 3.0)
-    found = train(order(cost=3.0), tmp_path, workshop(ScriptedWriter(SOURCES)), lambda: groups)
-    assert (found.cost, found.ended) == (3.0, {"g1": "cost"})
-
-
 def test_a_changed_program_or_description_is_refused(whole, tmp_path):
     for name in ("programs/g1.py", DESCRIPTION):
         trained(tmp_path)
@@ -332,13 +325,6 @@ def test_candidates_are_the_first_200_of_graph_rank(demo_kb, demo_home):
     assert found[0] == "instrument:the-brown-eye"
 
 
-def test_the_oracle_is_what_no_program_can_pass():
-    bench = TrialRunner({"one": ["a", "b"], "two": ["a"], "three": ["x"]}.__getitem__, Runner())
-    asked = [LabelledQuestion("one", ("a", "c")), LabelledQuestion("two", ("d",)), LabelledQuestion("three", ("x",))]
-    assert bench.oracle(asked) == pytest.approx(0.5)
-    assert bench.oracle([]) == 0
-
-
 BROKEN = "def score(query, candidates)\n    return {}\n"
 
 
@@ -363,14 +349,6 @@ def test_of_a_bad_a_broken_a_good_and_a_worse_program_the_good_one_is_the_best()
     # 24 answers come first and 8, every fourth, second: (24 + 8 / 2) / 32
     assert history.best.validation["mrr"] == pytest.approx((24 + 8 / 2) / 32)
     assert [brief.action for brief in writer.briefs] == ["write", "improve", "repair", "improve"]
-
-
-def test_what_is_worse_on_the_batch_is_not_validated():
-    runner = Runner()
-    history, _ = run(ScriptedWriter([program("bad")]), plan(steps=1), runner)
-    assert runner.runs == 8
-    assert history.steps[0].compared is None
-    assert history.steps[0].metrics["mrr"] < (history.steps[0].best_on_batch or 0)
 
 
 def test_a_program_that_fails_is_told_its_line_and_debug_output_and_is_not_validated():
@@ -454,12 +432,6 @@ def test_instructions_that_helped_and_that_did_not_reach_the_next_brief():
     assert next((step.number, step.source) for step in leaders) == (3, program("good"))
     for step in leaders:  # numbers stand beside the program that got them
         assert step.validation["mrr"] == pytest.approx(sum(step.validated) / 32, abs=1e-5)
-
-
-def test_names_of_the_examples_are_kept_out_of_instructions_by_code():
-    writer = ScriptedWriter([program("middling")], says="Put Node 9 (n9) above Node 0.")
-    history, _ = run(writer, plan(steps=1))
-    assert history.steps[0].instruction == "Put [a name] ([a name]) above [a name]."
 
 
 def test_it_ends_where_every_answer_comes_first_at_the_cost_and_the_time_and_when_stopped():

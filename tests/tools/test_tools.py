@@ -209,14 +209,20 @@ def test_where_nothing_has_the_name_a_part_of_wikidata_says_how_to_reach_what_ha
     assert "no label" not in use(context, "search_entities", query="Marie Curie").text
 
 
-def test_where_no_edge_fits_a_phrase_a_few_are_shown_and_it_is_said(mini_kb):
-    fits = mini_kb.search_neighbors("Q7186", query="prizes")
-    assert {edge.relation.id for edge in fits.edges if edge.score} == {"P166"}
+@pytest.mark.parametrize(("words", "language", "relation"), [("prizes", "en", "P166"), ("discoverer", "de", "P61")])
+def test_edges_fit_a_phrase_by_labels_in_the_language_asked_and_in_english(mini_kb, words, language, relation):
+    fits = mini_kb.search_neighbors("Q7186", query=words, language=language)
+    assert {edge.relation.id for edge in fits.edges if edge.score} == {relation}
+
+
+def test_where_no_edge_fits_a_phrase_one_of_each_property_is_shown_and_it_is_said(mini_kb):
     none = mini_kb.search_neighbors("Q7186", query="football club")
-    assert len(none.edges) == len({edge.relation.id for edge in none.edges}) == 8
+    ways = [(edge.direction, edge.relation.id) for edge in none.edges]
+    assert len(ways) == len({*ways}) == len(none.relations)
     shown = neighborhood_text(none, Shown())
     assert "No edge matches “football club”" in shown
     assert "best match" not in shown
+    assert "award received (P166) ×3" in shown
     few = mini_kb.search_neighbors("Q979", query="discoverer")
     assert len(neighborhood_text(few, Shown()).splitlines()) == few.total  # all, where all have room
 

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from kbnav.answers.tables import Ranking
+from kbnav.answers.tables import Ranked, Ranking
 from kbnav.encoders.trained import read_card
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
@@ -167,7 +167,7 @@ class Fixed:
     name, prompts = "fixed", {}
 
     def __init__(self, *scored: tuple[str, float]) -> None:
-        self._ranking = Ranking.from_scores(scored)
+        self._ranking = Ranking(tuple(Ranked(*one) for one in sorted(scored, key=lambda pair: -pair[1])))
 
     def retrieve(self, query: str, k: int, trace: object = None) -> Ranking:
         return Ranking(self._ranking.nodes[:k])

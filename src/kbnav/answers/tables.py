@@ -323,12 +323,6 @@ class Ranking:
         # checkpoints give lists back
         object.__setattr__(self, "nodes", tuple(Ranked(*node[:5]) for node in self.nodes))
 
-    @classmethod
-    def from_scores(cls, scored: Iterable[tuple[str, float]]) -> Ranking:
-        """Sort by score, best first; equal scores keep the order they came in."""
-        ordered = sorted(scored, key=lambda pair: -pair[1])
-        return cls(tuple(Ranked(node, float(score)) for node, score in ordered))
-
     @property
     def ids(self) -> Sequence[str]:
         """The nodes' ids, best first."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kbnav.answers.tables import AnswerTable, Ranking
+from kbnav.answers.tables import AnswerTable, Ranked, Ranking
 from kbnav.errors import UsageError
 from kbnav.evaluation import gold as golden
 from kbnav.evaluation.datasets.formats import own_answer, stored_answer, table_records, trec_records
@@ -200,8 +200,8 @@ def _stated(record: Record, *, ranked: bool) -> Outcome:
     if ranked and not nodes:
         nodes = plain
     if nodes:
-        scored = ((node, -float(place)) for place, node in enumerate(dict.fromkeys(nodes)))
-        return Outcome("answered", "finish", ranking=Ranking.from_scores(scored))
+        ranked_nodes = tuple(Ranked(node, -float(place)) for place, node in enumerate(dict.fromkeys(nodes)))
+        return Outcome("answered", "finish", ranking=Ranking(ranked_nodes))
     if table is None or (not plain and table.boolean is None and not table.columns):
         return Outcome("no answer", "finish", table=AnswerTable(("answer",), ()))
     return Outcome("answered", "finish", table=table)

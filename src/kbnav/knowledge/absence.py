@@ -197,10 +197,8 @@ class _Probe:
 
     def _of_anchors(self, found: Diagnosis, subjects: Sequence[str]) -> Absence:
         """Where the query asks well: nothing such is stated, unless a copy lacks statements of what is asked about."""
-        if not self._partial:
-            return Absence("not stated", found.text, found.part)
-        if not subjects:
-            return Absence("partial copy", _COPY, found.part)
+        if not (self._partial and subjects):
+            return self._otherwise(found.part, found.text)
         told = []
         for end in subjects:
             there, all_of_it = self._copied(end)

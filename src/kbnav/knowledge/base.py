@@ -91,6 +91,15 @@ class Value:
     special: Literal["", "unknown", "none"] = ""
     description: str = ""
 
+    @property
+    def kind(self) -> Literal["item", "time", "number", "text", ""]:
+        """What it is by its datatype; empty where nothing is known."""
+        if self.id or self.special or not self.text:
+            return "item" if self.id else ""
+        if self.datatype == "time":
+            return "time"
+        return "number" if self.datatype in ("quantity", "decimal", "integer", "double") else "text"
+
 
 @dataclass(frozen=True)
 class Qualifier:
@@ -146,6 +155,11 @@ class Edge:
     neighbor: Value
     score: float = 0.0
     indirect: bool = False
+
+    @property
+    def way(self) -> str:
+        """The id of its relation, ``^`` before it where it comes in."""
+        return f"{INVERSE if self.direction == 'in' else ''}{self.relation.id}"
 
 
 @dataclass(frozen=True)

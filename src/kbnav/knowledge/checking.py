@@ -139,7 +139,7 @@ class _Trial:
             if not seen:
                 return "fails", "it has no data", ""
         written = f", written for {engine}" if (engine := getattr(kb, "engine", "")) else ""
-        return "works", f"SPARQL runs{written}; seen: {seen}", ""
+        return "works", f"SPARQL runs{written}, and finds {seen}", ""
 
     def iris(self, kb: KnowledgeBase) -> Tried:
         words = vocabulary_of(kb)

@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 import requests
@@ -31,7 +31,7 @@ from kbnav.errors import BadResponse, CredentialsError, QueryRefused, QueryTimeo
 from kbnav.knowledge.base import Meter
 from kbnav.knowledge.http_store import MAX_BODY, HttpCache, Rules, Slot, Throttle
 from kbnav.knowledge.replies import TIMED_OUT, Again, Reply, Request, host_of, is_loopback
-from kbnav.models.cancellation import Cancellation, OutOfTime, current_cancellation, sleep
+from kbnav.models.cancellation import Cancellation, OutOfTime, current_cancellation, sleep, within
 from kbnav.models.transport import MIB, credentials, hidden_in
 from kbnav.settings.model import Settings
 
@@ -136,7 +136,7 @@ class HttpClient:
             with suppress(Again, ServiceError):
                 return read(Reply(200, hit[1], {"content-type": hit[0]}, request.url))
         meter = self._meter or Meter()
-        with _reported():
+        with _COUNTING.get()():
             attempt = 0
             while True:
                 if meter.impatient:
@@ -396,15 +396,12 @@ def closed_with_the_run() -> Iterator[_Connections]:
     if cancellation is None:
         yield connections
         return
-    token = _CONNECTIONS.set(connections)
     try:
-        with cancellation.on_cancel(connections.close):
+        with within(_CONNECTIONS, connections), cancellation.on_cancel(connections.close):
             yield connections
     except Exception:
         cancellation.check()
         raise
-    finally:
-        _CONNECTIONS.reset(token)
 
 
 def open_session(user_agent: str, encodings: str = "gzip, deflate") -> requests.Session:
@@ -464,38 +461,11 @@ _POOLS = {"http": _pool(urllib3.HTTPConnectionPool), "https": _pool(urllib3.HTTP
 # Whether services answer, reported to a server that leaves one alone for a while which does not.
 
 
-class Health(Protocol):
-    """Counts how requests to a knowledge base's services end; threads share it."""
-
-    def failed(self) -> None:
-        """One failed, after all tries."""
-
-    def answered(self) -> None:
-        """One was answered."""
+Counting = Callable[[], AbstractContextManager[None]]
+"""What goes around a request with all its tries, and counts how that ends; threads share it."""
+_COUNTING: ContextVar[Counting] = ContextVar("counting", default=nullcontext)
 
 
-_HEALTH: ContextVar[Health | None] = ContextVar("health", default=None)
-
-
-@contextmanager
-def reporting_to(health: Health) -> Iterator[None]:
-    """Report to ``health`` how every request ends that is made within, in threads with this context too."""
-    token = _HEALTH.set(health)
-    try:
-        yield
-    finally:
-        _HEALTH.reset(token)
-
-
-@contextmanager
-def _reported() -> Iterator[None]:
-    """Report how the request within ends; a query that is at fault itself is neither."""
-    health = _HEALTH.get()
-    try:
-        yield
-    except ServiceError:
-        if health is not None:
-            health.failed()
-        raise
-    if health is not None:
-        health.answered()
+def reporting_to(counting: Counting) -> AbstractContextManager[None]:
+    """Have ``counting`` around every request that is made within, in threads with this context too."""
+    return within(_COUNTING, counting)

@@ -127,6 +127,8 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> AbstractContextMan
             f"{name} is a folder, but neither an SKB nor a mirror: the {META} that either has is not in it; "
             "`kbnav skb build` and `kbnav mirror build` make them"
         )
+    if Path(name).is_file():
+        raise UsageError(f"{name} is a file: `kbnav skb build` makes an SKB of it; `kbnav sparql serve` serves RDF")
     guess = did_you_mean(name, (*BUNDLED, *LIVE, *settings.sparql, *folders_beside(Path(name))))
     own = "".join(f", {one}" for one in settings.sparql)
     known = f": give wikidata, mini, demo{own}, the folder of an SKB or a mirror, an s3:// address, or a URL"

@@ -17,20 +17,22 @@ _SIMILARITY = 0.5
 _ALIKE = 0.7
 """Similarity of spelling from which on an edge without a shared word fits."""
 T = TypeVar("T")
-NOTHING_FITS = "No edge matches “{}”: these are one of each property."
+NOTHING_FITS = "No edge matches “{}”: these are {}."
+_OF_EACH = "one of each property; give `relation` to see all of one"
 
 
 def neighborhood(
     entity: Entity, candidates: Sequence[tuple[Edge, str]], phrase: str, limit: int, note: str = ""
 ) -> Neighborhood:
     """The best edges of an entity for a phrase. Without a phrase, or where none fits it, the relations take turns."""
-    ranked = rank(candidates, phrase, limit)
+    ranked, relations = rank(candidates, phrase, limit), counted(candidates)
     if not ranked and candidates:
-        ranked = tuple(in_turn([edge for edge, _ in candidates], lambda one: (one.direction, one.relation.id)))[:limit]
         if phrase.strip() and len(candidates) > RELATIONS:
-            ranked = ranked[:RELATIONS]
-            note = " ".join(filter(None, (NOTHING_FITS.format(phrase.strip()), note)))
-    return Neighborhood(entity, ranked, len(candidates), counted(candidates), note)
+            limit = min(limit, len(relations)) if len(relations) > 1 else limit
+            shown = NOTHING_FITS.format(phrase.strip(), _OF_EACH if len(relations) > 1 else "the first")
+            note = " ".join(filter(None, (shown, note)))
+        ranked = tuple(in_turn([edge for edge, _ in candidates], lambda one: one.way)[:limit])
+    return Neighborhood(entity, ranked, len(candidates), relations, note)
 
 
 def rank(candidates: Sequence[tuple[Edge, str]], phrase: str, limit: int) -> tuple[Edge, ...]:
@@ -53,9 +55,8 @@ def counted(candidates: Sequence[tuple[Edge, str]]) -> tuple[Share, ...]:
     names: dict[str, Entity] = {}
     numbers: Counter[str] = Counter()
     for edge, _ in candidates:
-        key = edge.relation.id if edge.direction == "out" else f"^{edge.relation.id}"
-        names[key] = replace(edge.relation, id=key)
-        numbers[key] += 1
+        names[edge.way] = replace(edge.relation, id=edge.way)
+        numbers[edge.way] += 1
     return tuple(Share(names[key], number) for key, number in numbers.most_common())
 
 

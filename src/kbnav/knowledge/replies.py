@@ -13,8 +13,6 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 from urllib.parse import urlencode, urlsplit
 
@@ -143,18 +141,15 @@ def check_status(reply: Reply) -> None:
         raise Again(ServiceError(f"{where} fails with {reply.status}: {one_line(reply.text)}"), retry_after(reply))
 
 
-def retry_after(reply: Reply, *, now: datetime | None = None) -> float | None:
+def retry_after(reply: Reply) -> float | None:
     """Seconds to wait: from the header (seconds or a date) or, as the query service puts it, from the HTML text."""
-    header = reply.headers.get("retry-after", "").strip()
-    if header.isdecimal():
-        return float(header)
-    if header:
-        try:
-            when = parsedate_to_datetime(header)
-        except ValueError:
-            return None
-        when = when if when.tzinfo else when.replace(tzinfo=UTC)
-        return max(0.0, (when - (now or datetime.now(UTC))).total_seconds())
+    from urllib3.exceptions import InvalidHeader
+    from urllib3.util import Retry
+
+    if header := reply.headers.get("retry-after", "").strip():
+        with suppress(InvalidHeader, ValueError):
+            return Retry().parse_retry_after(header)
+        return None
     text = _RETRY_IN.search(reply.text[:5000])
     return float(text.group(1)) if text else None
 

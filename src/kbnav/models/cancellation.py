@@ -23,6 +23,16 @@ _MOST_IDLE = 16
 _CANCELLATION: ContextVar[Cancellation | None] = ContextVar("cancellation", default=None)
 
 
+@contextmanager
+def within(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Have a context variable say so in what is run within."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
 def current_cancellation() -> Cancellation | None:
     """The cancellation of the run that this code is a part of, if it has one."""
     return _CANCELLATION.get()
@@ -175,11 +185,8 @@ class Cancellation:
 
     def run_here(self, call: Callable[[], T]) -> T:
         """The result of ``call``, made in this thread, to its end; only a model that it asks is given up at once."""
-        token = _CANCELLATION.set(self)
-        try:
+        with within(_CANCELLATION, self):
             return call()
-        finally:
-            _CANCELLATION.reset(token)
 
     def ask(self, awaited: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """What a coroutine brings that is cancelled when the run ends; raises as ``check``."""

@@ -125,7 +125,8 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
     except openai.APIConnectionError as error:
         if beyond := out_of_bounds(error):
             raise BadResponse(f"the model's endpoint is not to be trusted: {beyond}") from error
-        raise ServiceError(f"the model's endpoint cannot be reached: is base_url right? {_line(error)}") from error
+        where = error.request.url.netloc.decode()
+        raise ServiceError(f"{where} cannot be reached: does a model run there? {_line(error)}") from error
     except openai.APIError as error:  # 429, 5xx after the client's own retries
         raise ServiceError(f"the model's endpoint keeps failing: {_line(error)}") from error
     except (AttributeError, TypeError, LookupError, ValueError, RecursionError) as error:

@@ -15,14 +15,14 @@ import time
 import weakref
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from kbnav.models.cancellation import Cancellation, OutOfTime, shared_loop
+from kbnav.models.cancellation import Cancellation, OutOfTime, shared_loop, within
 
 Purpose = Literal["", "step", "answer"]
 """What a reply is for: the next step of a run, the answer in words, or nothing that anybody wants to hear."""
@@ -43,24 +43,14 @@ _LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)
 _PURPOSE: ContextVar[Purpose] = ContextVar("purpose", default="")
 
 
-@contextmanager
-def streaming_to(listener: Listener) -> Iterator[None]:
+def streaming_to(listener: Listener) -> AbstractContextManager[None]:
     """Have a listener, who is called from any thread, told of the replies that are asked for within."""
-    token = _LISTENER.set(listener)
-    try:
-        yield
-    finally:
-        _LISTENER.reset(token)
+    return within(_LISTENER, listener)
 
 
-@contextmanager
-def reply_purpose(purpose: Purpose) -> Iterator[None]:
+def reply_purpose(purpose: Purpose) -> AbstractContextManager[None]:
     """Say what the replies that are asked for within are for."""
-    token = _PURPOSE.set(purpose)
-    try:
-        yield
-    finally:
-        _PURPOSE.reset(token)
+    return within(_PURPOSE, purpose)
 
 
 def current_listener() -> Callable[[str, str, str], None] | None:

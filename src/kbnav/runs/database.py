@@ -7,10 +7,10 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kbnav.errors import UsageError
 from kbnav.runs.journal import private_file
@@ -71,18 +71,8 @@ _LOG = logging.getLogger("kbnav.home")
 _SCHEMA = "kbnav_shared"
 
 
-class Tables(Protocol):
-    """A place for small tables, safe for threads and processes. Statements are such as both databases read."""
-
-    def transaction(self, *, lock: bool = False) -> AbstractContextManager[Execute]:
-        """Statements of which all count or none; with ``lock`` one transaction after another. Raises UsageError."""
-
-    def now(self) -> float:
-        """Seconds since 1970 by the clock that all who share the place go by."""
-
-
 class SQLiteTables:
-    """A file, with a connection of its own for each transaction: safe for processes that fork, too."""
+    """A file, with a connection of its own for each transaction: safe for threads, and for processes that fork."""
 
     def __init__(self, path: Path, holds: str, tables: Sequence[str]) -> None:
         """``holds`` names what is kept here for a person. Raises UsageError where it cannot be."""
@@ -97,7 +87,7 @@ class SQLiteTables:
 
     @contextmanager
     def transaction(self, *, lock: bool = False) -> Iterator[Execute]:
-        """As the protocol says."""
+        """Statements of which all count or none; with ``lock`` one transaction after another. Raises UsageError."""
         try:
             with closing(sqlite3.connect(self._path, timeout=30.0)) as database:
                 database.execute("PRAGMA synchronous = OFF")
@@ -110,7 +100,7 @@ class SQLiteTables:
             raise UsageError(f"{self._path}: cannot keep {self._holds} here ({error}); {what}") from error
 
     def now(self) -> float:
-        """As the protocol says."""
+        """Seconds since 1970 by the clock that all who share the place go by."""
         return time.time()
 
 
@@ -128,7 +118,7 @@ class PostgresTables:
 
     @contextmanager
     def transaction(self, *, lock: bool = False) -> Iterator[Execute]:
-        """As the protocol says."""
+        """As of ``SQLiteTables``."""
         with self._failures(), self._pool.connection(_PATIENCE) as connection, connection.transaction():
             connection.execute(f"SET LOCAL search_path TO {_SCHEMA}")
             if lock:
@@ -136,7 +126,7 @@ class PostgresTables:
             yield partial(execute, connection)
 
     def now(self) -> float:
-        """As the protocol says: the clock of the database."""
+        """As of ``SQLiteTables``: the clock of the database."""
         with self.transaction() as run:
             return float(run("SELECT extract(epoch FROM clock_timestamp())")[0][0])
 
@@ -158,8 +148,8 @@ def _pool(url: str) -> ConnectionPool[Any]:
     return pools.enter_context(open_postgres(url))
 
 
-def open_tables(place: Path | str, holds: str, tables: Sequence[str]) -> Tables:
-    """The tables in a file, or in the database of a URL. Raises UsageError."""
+def open_tables(place: Path | str, holds: str, tables: Sequence[str]) -> SQLiteTables | PostgresTables:
+    """Small tables in a file, or in the database of a URL; statements are such as both read. Raises UsageError."""
     return SQLiteTables(place, holds, tables) if isinstance(place, Path) else PostgresTables(place, holds, tables)
 
 

@@ -32,22 +32,13 @@ class Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def read_file(path: Path, most: int = LARGEST) -> bytes:
-    """A file of at most ``most`` bytes. Raises OSError, and DataError for a larger one or what is no file."""
+def read_file(path: Path) -> bytes:
+    """A file of at most ``LARGEST`` bytes. Raises OSError, and DataError for a larger one or what is no file."""
     with _opened(path) as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise DataError(f"{path} is larger than {most >> 20} MiB")
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise DataError(f"{path} is larger than {LARGEST >> 20} MiB")
     return content
-
-
-def read_lines(path: Path, most: int = LARGEST) -> Iterator[bytes]:
-    """The lines of a file with their ends, one at a time. Raises as ``read_file``, for a line of more bytes too."""
-    with _opened(path) as file:
-        for number, line in enumerate(iter(lambda: file.readline(most + 1), b""), 1):
-            if len(line) > most:
-                raise DataError(f"{path}: line {number} is longer than {most >> 20} MiB")
-            yield line
 
 
 def unpacked(packed: object, most: int = LARGEST) -> bytes | None:
@@ -181,24 +172,22 @@ def whole_lines(path: Path) -> Iterator[bytes]:
     """The lines without a torn or garbled last one. Raises UsageError, and DataError for one that is too long."""
     last = b""
     try:
-        for line in read_lines(path):
-            if last:
-                yield last
-            last = line
+        with _opened(path) as file:
+            for number, line in enumerate(iter(lambda: file.readline(LARGEST + 1), b""), 1):
+                if len(line) > LARGEST:
+                    raise DataError(f"{path}: line {number} is longer than {LARGEST >> 20} MiB")
+                if last:
+                    yield last
+                last = line
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    if last.endswith(b"\n") and _is_json(last):
+    if last.endswith(b"\n"):
+        with suppress(RecursionError):  # nested deeper than anything that is written: no record, and not torn
+            try:
+                json.loads(last)
+            except ValueError:
+                return
         yield last
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except RecursionError:  # nested deeper than anything that is written: no record, and not torn
-        return True
-    except ValueError:
-        return False
-    return True
 
 
 def _sync_folder(folder: Path) -> None:
@@ -267,16 +256,10 @@ def exchanged(one: Path, other: Path) -> bool:
     return bool(rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0)
 
 
-def private_folder(folder: Path) -> Path:
-    """The folder, made with its parents where it is not there, for its owner alone. Raises OSError."""
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
-    return folder
-
-
 def private_file(path: Path) -> Path:
     """The file, made empty where it is not there, for its owner alone, in a folder that is as well. Raises OSError."""
-    private_folder(path.parent)
+    if not (folder := path.parent).is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
     path.touch(mode=0o600)
     return path

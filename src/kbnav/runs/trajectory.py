@@ -12,10 +12,11 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from importlib.metadata import version
+from operator import add
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
@@ -180,14 +181,8 @@ class Call:
 
     def encodable(self) -> Call:
         """The same call with every string such that it can be saved and sent."""
-        return Call(
-            encodable(self.tool),
-            _mapped(self.arguments, encodable),
-            encodable(self.thought),
-            encodable(self.id),
-            self.turn,
-            encodable(self.problem),
-        )
+        fields = (self.tool, self.arguments, self.thought, self.id, self.turn, self.problem)
+        return Call(*_mapped(fields, encodable))
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:
@@ -212,13 +207,7 @@ class Usage:
     kept: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.prompt + other.prompt,
-            self.completion + other.completion,
-            self.cached + other.cached,
-            self.calls + other.calls,
-            self.kept + other.kept,
-        )
+        return Usage(*map(add, astuple(self), astuple(other)))
 
 
 class Fact(NamedTuple):

@@ -16,7 +16,7 @@ import pytest
 from kbnav.encoders import Encoder, Vectors, normalised
 from kbnav.errors import DataError, KbnavError, ServiceError, UsageError
 from kbnav.knowledge.skb.build import Options, Texts, build
-from kbnav.knowledge.skb.importers.tables import Duplicates, Table, TableSource
+from kbnav.knowledge.skb.importers.tables import Duplicates, TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.maintenance import check, update
 from kbnav.knowledge.skb.on_ray import Encoding
@@ -25,7 +25,6 @@ from kbnav.knowledge.skb.schema import (
     RELATIONAL_VECTORS,
     VECTORS,
     WORK,
-    EdgeRecord,
     Losses,
     Meta,
     NodeRecord,
@@ -517,20 +516,6 @@ def test_an_update_embeds_with_lsa_takes_the_row_of_one_id_that_the_build_took_a
         assert told == [None, 2.5, 7, 4.5]
         assert skb.vectors is not None
         assert skb.vectors.vectors.shape[0] == 29
-
-
-@pytest.mark.parametrize(
-    ("duplicates", "name", "suppliers"),
-    [("first", "Pump", ["Acme"]), ("last", "Pump XL", ["Coyote"]), ("merge", "Pump", ["Acme", "Coyote"])],
-)
-def test_rows_of_one_id_are_taken_or_left_with_their_edges(tmp_path, duplicates, name, suppliers):
-    table = Table.model_validate({"file": shop(tmp_path), "type": "product", "edges": ["supplier"]})
-    source, losses = TableSource([table], duplicates=Duplicates(duplicates)), Losses()
-    nodes = {node.id: node.name for node in source.nodes(losses) if node.type == "product"}
-    assert nodes == {"1": name, "2": "Valve"}
-    ends = [edge.target for edge in source.edges(losses) if isinstance(edge, EdgeRecord) and edge.source == "1"]
-    assert ends == [f"supplier:{one}" for one in suppliers]
-    assert sum(losses.counts.values()) == 1
 
 
 def test_fields_of_rows_of_one_id_are_merged_and_a_build_may_stop_there(tmp_path):

@@ -65,7 +65,7 @@ def test_columns_become_ids_names_texts_edges_and_nodes_of_their_own(tmp_path):
         EdgeRecord("12", "goes with", "7"),
         EdgeRecord("12", "goes with", "9"),
     ]
-    assert losses.examples == {"columns that are not kept (columns)": ["shop.csv: price"]}
+    assert losses.examples == {"column that is not kept": ["shop.csv: price"]}
     meta = build(source, tmp_path / "s.skb", BARE)
     assert (meta.nodes, meta.edges, [kind.name for kind in meta.types]) == (6, 8, ["product", "brand", "category"])
 
@@ -313,7 +313,7 @@ def test_a_column_that_nearly_is_of_numbers_says_why_it_stays_text(tmp_path, cel
     assert (why in told, bool(told)) == (True, bool(why))
     (tmp_path / "n.csv").write_text("id;it\n" + "".join(f"{n};{cell}\n" for n, cell in enumerate(cells)))
     source = TableSource([tmp_path / "n.csv"])
-    assert all_of(source)[2].examples.get("columns that stay text (columns)", []) == [f"n.csv: it: {told}"] * bool(why)
+    assert all_of(source)[2].examples.get("column that stays text", []) == [f"n.csv: it: {told}"] * bool(why)
 
 
 def test_cells_that_say_nothing_are_left_out_columns_get_names_and_those_of_links_that_are_not_kept_are_told(tmp_path):
@@ -459,7 +459,7 @@ def test_tsv_has_no_quoting_and_columns_that_are_not_kept_are_counted(tmp_path):
     losses = Losses()
     found = list(TableSource([], [path]).edges(losses))
     assert found == [EdgeRecord('b"', "r's", '"a'), EdgeRecord("e", "to", "c,d")]
-    assert losses.examples == {"columns that are not kept (columns)": ["e.tsv: more"]}
+    assert losses.examples == {"column that is not kept": ["e.tsv: more"]}
 
 
 def test_edges_without_a_needed_column_and_unknown_formats(tmp_path):

@@ -198,8 +198,6 @@ def test_a_gene_of_prime_is_rendered_as_by_stark(prime):
     node = prime.number("0")
     assert get_doc_info(prime, node, add_rel=False) == expected
     assert get_doc_info(prime, node) == expected + relations
-    older = relations.replace("relations:\n", "relations:\n\n")
-    assert get_doc_info(prime, node, before_v1_1=True) == expected + older
     assert get_doc_info(prime, node, add_rel=False, compact=True).endswith(" taxid: 9606. ")
     cited = dict(paragraphs(prime, node))
     assert cited["details.generif"] == "first finding; second finding"

@@ -187,4 +187,4 @@ def config(
         value = one.value if isinstance(one.value, str) else json.dumps(one.value, ensure_ascii=False)
         source = "" if one.source == "default" else f"   ({one.source})"
         print(f"{one.name:<{longest}}  {'-' if one.value in ('', None) else value}{source}".rstrip())
-    print("\nwhat is followed by ( ) is set; the others have their defaults. docs/settings.md says what each one is")
+    print("\n( ) says where a setting was set; all others are defaults. docs/settings.md says what each one is")

@@ -62,7 +62,7 @@ def ask(
 ) -> None:
     """Ask one question; thoughts, actions and observations are shown as they happen.
 
-    For example: kbnav ask --kb demo --set budget.steps=9 "Who makes lutes?"
+    For example: kbnav ask --kb demo --set budget.steps=9 "Who was born in Little Mew?"
     """
     if as_json and as_csv:
         raise typer.BadParameter("give --json or --csv, not both")

@@ -246,7 +246,7 @@ def collect(
 ) -> None:
     """Serve a page on which people write questions about nodes drawn for them (STaRK, section 2.6, appendix D).
 
-    For example: kbnav eval collect written --kb demo --count 20
+    For example: kbnav eval collect written.jsonl --kb demo --count 20
     """
     from kbnav.apps.web.routes.evaluation import collect_router
     from kbnav.apps.web.routes.explore import explorer_of
@@ -281,7 +281,7 @@ def judge(
 ) -> None:
     """Serve a page on which people rate questions on five points, then print the rates (STaRK, Table 5).
 
-    For example: kbnav eval judge made.jsonl written.jsonl --out rated
+    For example: kbnav eval judge made.jsonl written.jsonl --out rated.jsonl
     """
     from kbnav.apps.web.routes.evaluation import judge_router
     from kbnav.apps.web.server import small_app

@@ -177,5 +177,5 @@ def index(
     if not source.index or Path(source.index).resolve() != out.resolve():
         table = source.model_copy(update={"index": str(out)}).as_toml(name)
         lines += f"\nPut this into kbnav.toml, and give --kb {name}:\n\n{table}"
-    lines += "\nA kbnav serve that runs must be started again to use it."
+    lines += "\nA running kbnav serve uses it after a restart."
     emit(as_json, {"out": str(out), "url": source.url, "names": names}, lines)

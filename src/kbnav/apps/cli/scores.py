@@ -40,7 +40,7 @@ class Scoring:
     ] = "ids"
     compat: Annotated[
         bool,
-        flag("--stark-compat", "Score rankings as STaRK's code: all candidates ranked, equals in their order."),
+        flag("--stark-compat", "Score rankings as STaRK's code does: all candidates ranked, ties in their order."),
     ] = False
     kb: Annotated[
         str | None, option("--kb", "KB", "Where the run's SKB (--stark-compat) is now, or labels (--by) come from.")
@@ -74,7 +74,7 @@ def score(
 ) -> None:
     """Score a run anew from its recordings, and write scores.json beside them.
 
-    For example: kbnav eval score runs/first --metric map
+    For example: kbnav eval score runs/first --by labels
     """
     from kbnav.evaluation.evaluate import score_folder
     from kbnav.evaluation.scoring import trec as trec_files

@@ -116,7 +116,7 @@ def bot_status(
     dry: Annotated[bool, flag("--dry", "Show dry runs, whose state is kept apart.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the questions the bot has seen, and how far each is. It may be running.
+    """List the questions the bot has seen, and how far each is, also while it runs.
 
     For example: kbnav bot status --json
     """

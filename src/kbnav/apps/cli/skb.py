@@ -198,7 +198,7 @@ def copy(
 
     RDF has its nodes with names and short fields, and its edges. An older copy is replaced when the new is whole.
 
-    For example: kbnav skb copy people.skb --out people.nt
+    For example: kbnav skb copy people.skb --out people.ttl
     """
     from kbnav.knowledge.open import open_skb
     from kbnav.knowledge.skb.lance import refuse_other, write

@@ -56,12 +56,12 @@ def synthesize(
 ) -> None:
     """Make questions that need a relation path and a phrase of the answer's text, from a local knowledge base.
 
-    With --extract by language models in four steps, as STaRK does.
+    With --extract, language models make them in four steps, as for STaRK.
 
     A model is a name, or NAME@URL or NAME@ENDPOINT (setting model_endpoints) for an endpoint of its own. Replies are
     saved beside the questions, so the same command continues a stopped run.
 
-    For example: kbnav eval synthesize --kb demo --count 20 --out made
+    For example: kbnav eval synthesize --kb demo --count 20 --out made.jsonl
     """
     from kbnav.evaluation.synthesis.sampling import SplitSizes
     from kbnav.evaluation.synthesis.sampling import synthesize as by_rules

@@ -328,10 +328,17 @@ class CircuitBreaker:
         """Count how what is done within ends. Raises as ``check``, and as that does."""
         self.check()
         try:
-            yield
+            with self.counting():
+                yield
         except DataError as error:
             self.damaged(error)
             raise
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count whether what is asked within is answered; a query that is at fault itself is neither."""
+        try:
+            yield
         except ServiceError:
             self.failed()
             raise

@@ -446,7 +446,7 @@ class RunQueue:
             live.draft = draft
             self._notify(run.id, soon=True)
 
-        with reporting_to(served.breaker), streaming_to(hear):
+        with reporting_to(served.breaker.counting), streaming_to(hear):
             if told := self._told_again(live, system):
                 return Attempt(told, None)
             if not isinstance(system, Agent):  # it ranks nodes for each question by itself, whatever was asked before

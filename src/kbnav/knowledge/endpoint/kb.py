@@ -55,7 +55,7 @@ from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, CHECK_ADDRESS, CHECK_CREDENTIALS, Request, read_query
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
 from kbnav.knowledge.sparql.rewriting import prepare
-from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, add_prefixes, names_in
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, add_prefixes, label_from_iri, names_in
 from kbnav.settings.model import SparqlSource
 
 if TYPE_CHECKING:
@@ -338,7 +338,7 @@ class EndpointKB:
         view = self._data.view([iri, *(predicate for _, predicate, _ in found), *named], language_code(language))
         # What is of this kind is no neighbour of a class.
         candidates = [
-            (Edge(way, view.entity(predicate, kind="property"), view.value(other)), "")
+            (Edge(way, view.entity(predicate, kind="property"), view.value(other)), label_from_iri(predicate))
             for way, predicate, other in found
             if predicate != TYPE or way == "out"
         ]
@@ -404,7 +404,7 @@ class EndpointKB:
 
     def ids_in(self, query: str) -> Sequence[str]:
         """See ``Shaped``."""
-        known = (*OF_VOCABULARY, STANDARD_PREFIXES["xsd"])
+        known = (*OF_VOCABULARY, *(STANDARD_PREFIXES[one] for one in ("xsd", "geo", "geof")))
         named = names_in(query, self._data.prefixes.all)
         return [self._data.prefixes.short(iri) for iri in named if not iri.startswith(known)]
 

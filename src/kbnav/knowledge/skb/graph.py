@@ -66,11 +66,6 @@ class Graph:
             check_numbers(folder / f"{way}-nodes.npy", nodes, self.nodes)
             check_numbers(folder / f"{way}-relations.npy", kinds, relations)
 
-    def check_counts(self, place: str, nodes: int, edges: int) -> None:
-        """Raise DataError, which begins with ``place``, where there are other numbers of nodes or edges."""
-        if (self.nodes, self.edges) != (nodes, edges):
-            raise DataError(f"{place}: {self.nodes} nodes and {self.edges} edges where {nodes}, {edges} were written")
-
     @property
     def nodes(self) -> int:
         """Number of nodes."""

@@ -53,14 +53,15 @@ _EXAMPLE = 60
 """Characters of a node's name that stands for others."""
 
 
-class RelationNames:
-    """The names that are shown, what else is understood for them, and how SPARQL's store has them."""
+class Relations:
+    """The relations of one SKB: by the names that are shown, what else is understood for them, words, or a node."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, skb: SKB) -> None:
+        self._skb, names = skb, skb.relation_names
         parts = (re.split(r"[/#]", name.rstrip("/#"))[-1].strip("_ ") for name in names)
-        short = [_tidy(part) or _tidy(name) for part, name in zip(parts, names, strict=True)]
-        spread = Counter([*short, *(_tidy(name) for name in names)])
-        whole = [_tidy(name) for name in names]
+        whole = [name.replace(" ", "_") for name in names]
+        short = [part.replace(" ", "_") or full for part, full in zip(parts, whole, strict=True)]
+        spread = Counter([*short, *whole])
         # A short name counts for itself and, where it is the whole one too, once more.
         self.shown = tuple(
             brief if spread[brief] == 1 + (brief == full) else (full if whole.count(full) == 1 else name)
@@ -89,14 +90,6 @@ class RelationNames:
     def stored(self, query: str) -> str:
         """A SPARQL query with ``rel:`` and a name as it is shown put as the store has it."""
         return self._written.sub(lambda found: f"rel:{self._stored[found[1]]}", query) if self._written else query
-
-
-class Relations(RelationNames):
-    """The relations of one SKB, by their names, by words, and those of a node."""
-
-    def __init__(self, skb: SKB) -> None:
-        super().__init__(skb.relation_names)
-        self._skb = skb
 
     def resolve(self, name: str, otherwise: str = "") -> tuple[int, bool]:
         """A relation's number (``rel:``, ``_`` accepted), and whether backwards. Raises UnknownId with the nearest."""
@@ -184,10 +177,6 @@ class Relations(RelationNames):
         return [head, *(found[place][2] for place in order[:limit]), *cut]
 
 
-def _tidy(name: str) -> str:
-    return name.replace(" ", "_")
-
-
 EDGES_PER_RELATION = 50
 """Edges of one relation and direction that an entry lists; ``omitted`` counts the rest."""
 RANKED_BY_NAME = 2_000
@@ -215,7 +204,7 @@ class SkbKB:
             workers: SPARQL queries that run at once.
         """
         self.skb = skb
-        self._shows_documents = True
+        self.shows_documents = True
         self.relations = Relations(skb)
         self._sparql = (
             SparqlStore(skb, timeout=query_timeout, memory_limit=_MEMORY, size=workers) if skb.meta.sparql else None
@@ -443,11 +432,11 @@ class SkbKB:
     def without_documents(self) -> SkbKB:
         """The same knowledge base, of whose documents nothing is shown; searches still find by them."""
         other = copy.copy(self)
-        other._shows_documents = False
+        other.shows_documents = False
         return other
 
     def _excerpt(self, node: int, about: str = "") -> str:
-        if not self._shows_documents:
+        if not self.shows_documents:
             return ""
         return excerpt(
             self.skb.documents[node], str(self.skb.nodes.names[node]), about=about, without=self.skb.meta.alias_fields

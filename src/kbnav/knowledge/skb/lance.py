@@ -235,8 +235,8 @@ def matrix(values: Any) -> Vectors:
     return found
 
 
-class LanceDocuments:
-    """See ``Documents``."""
+class LanceDocuments(Sequence[Fields]):
+    """The documents in the table of nodes, by node number; safe to share between threads."""
 
     def __init__(self, nodes: Table, count: int) -> None:
         self._table, self._count = nodes, count
@@ -245,7 +245,7 @@ class LanceDocuments:
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, node: int, /) -> Fields:
+    def __getitem__(self, node: Any) -> Any:
         return self._parse(self._one(int(node)))
 
     def __iter__(self) -> Iterator[Fields]:

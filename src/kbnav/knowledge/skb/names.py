@@ -10,7 +10,6 @@ import hashlib
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -28,7 +27,6 @@ _ONE_WRONG, _TWO_WRONG = 4, 8  # letters of a key from which on so many edits ar
 _LONGEST = 255  # letters of a key that a fuzzy match is looked for: automata grow with them
 _MOST_NEAR = 10_000  # keys
 _REPORT_EVERY = 50_000
-_LANDMARKS = 4_096  # keys, evenly spread, that a search begins among; they are read when first needed
 
 
 class Match(NamedTuple):
@@ -100,7 +98,6 @@ class NameIndex:
         self._keys = Strings(folder, "keys")
         self._key = self._keys.encoded
         self._places = range(len(self._keys))
-        self._apart = 1 + len(self._keys) // _LANDMARKS
         self._holders = open_array(folder / "holders.npy", np.int32)
         self._written = open_array(folder / "written.npy", np.uint64)
         self._holders_start = open_array(folder / "holders-start.npy", np.int64)
@@ -148,37 +145,27 @@ class NameIndex:
             longer = prefix + word.encode()
             if last:
                 ended = prefix + last.encode()
-                place = self._first_from(ended, low)
+                place = self._first(ended, low)
                 if place < len(self) and self._key(place) == ended:
                     yield count, True
                 if ended < longer:  # as "gene" before "genes", which is then near
                     low = place
             prefix = longer
-            low = self._first_from(prefix, low)
+            low = self._first(prefix, low)
             key = self._key(low) if low < len(self) else b""
             if key == prefix:
                 yield count, False
             elif not key.startswith(prefix):
                 return
 
-    def _first_from(self, wanted: bytes, low: int) -> int:
+    def _first(self, wanted: bytes, low: int = 0) -> int:
         """The first key at ``low`` or behind it that is not less: in growing steps, for it is near when ``low`` > 0."""
-        if not low:
-            return self._first(wanted)
-        size, step = len(self), 1
+        size = len(self)
+        step = 1 if low else size
         while low + step < size and self._key(low + step) < wanted:
             low += step
             step *= 2
         return bisect_left(self._places, wanted, low, min(low + step, size), key=self._key)
-
-    def _first(self, wanted: bytes) -> int:
-        some = bisect_left(self._landmarks, wanted)
-        low, high = max(0, some - 1) * self._apart, min(some * self._apart, len(self))
-        return bisect_left(self._places, wanted, low, high, key=self._key)
-
-    @cached_property
-    def _landmarks(self) -> Sequence[bytes]:
-        return [self._key(place) for place in self._places[:: self._apart]]
 
     def _equal(self, key: str, name: str) -> list[Match]:
         wanted = key.encode()  # the keys are in order of their bytes

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -29,20 +29,8 @@ _LEVEL = 1
 """A fifth of the time of zlib's usual 6, and a seventh more bytes."""
 
 
-class Documents(Protocol):
-    """The documents by node number; safe to share between threads."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, node: int, /) -> Fields:
-        """The fields of a node's document. Raises DamagedKB where it cannot be read."""
-
-    def __iter__(self) -> Iterator[Fields]:
-        """Every document, in the order of node numbers."""
-
-
-class StoredDocuments:
-    """The documents in a folder."""
+class StoredDocuments(Sequence[Fields]):
+    """The documents in a folder, by node number; safe to share between threads."""
 
     def __init__(self, folder: Path) -> None:
         """Open the files of a build. Raises DataError where they cannot be read."""
@@ -61,13 +49,13 @@ class StoredDocuments:
     def __len__(self) -> int:
         return int(self._first[-1])
 
-    def __getitem__(self, node: int) -> Fields:
-        """See ``Documents``."""
+    def __getitem__(self, node: Any) -> Any:
+        """The fields of a node's document. Raises DamagedKB where it cannot be read."""
         block = int(self._first.searchsorted(node, "right")) - 1
         return self._parse(self._cached(block)[node - int(self._first[block])], block)
 
     def __iter__(self) -> Iterator[Fields]:
-        """See ``Documents``."""
+        """Every document, in the order of node numbers."""
         for block in range(len(self._first) - 1):
             for line in self._block(block):
                 yield self._parse(line, block)
@@ -172,7 +160,7 @@ class Nodes:
     """Read access to the nodes, by number; safe to share between threads."""
 
     def __init__(
-        self, folder: Path, documents: Documents, type_start: Sequence[int], alias_fields: Sequence[str]
+        self, folder: Path, documents: Sequence[Fields], type_start: Sequence[int], alias_fields: Sequence[str]
     ) -> None:
         """Open ids and names in a folder. Raises DataError where they and the documents do not fit together."""
         self.ids = Strings(folder, "ids", searchable=True)
@@ -240,16 +228,13 @@ def _lines(fields: Fields, without: frozenset[str], depth: int) -> Iterator[str]
     for key, value in fields.items():
         if key in without or is_empty(value):
             continue
-        head = f"{'  ' * depth}{key.replace('_', ' ')}:"
-        if isinstance(value, Mapping):
+        head, items = f"{'  ' * depth}{key.replace('_', ' ')}:", value if isinstance(value, list) else [value]
+        if any(isinstance(item, Mapping) for item in items):
             yield head
-            yield from _lines(value, frozenset(), depth + 1)
-        elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
-            yield head
-            for item in value:
+            for item in items:
                 yield from _lines(item if isinstance(item, Mapping) else {"value": item}, frozenset(), depth + 1)
         else:
-            yield f"{head} {', '.join(map(str, value)) if isinstance(value, list) else value}"
+            yield f"{head} {', '.join(map(str, items))}"
 
 
 def is_empty(value: Any) -> bool:

@@ -43,18 +43,15 @@ def get_doc_info(
     compact: bool = False,
     n_rel: int = -1,
     directed: bool = False,
-    before_v1_1: bool = False,
 ) -> str:
     """The document of a node as text, in the SKB's style.
 
     ``add_rel`` adds the relations, at most ``n_rel`` neighbours of a kind where it is positive; ``compact`` puts all in
-    one line. ``directed`` shows the relations with their direction, as no style of STaRK's does; ``before_v1_1`` those
-    of Prime as STaRK did up to June 2024, behind a blank line.
+    one line. ``directed`` shows the relations with their direction, as no style of STaRK's does.
     """
     text = _document(skb, node, skb.documents[node], wrapped=not compact)
     if add_rel:
-        related = _relations(skb, node, n_rel, directed=directed)
-        text += related.replace("\n", "\n\n", 1) if before_v1_1 and skb.meta.style == "stark-prime" else related
+        text += _relations(skb, node, n_rel, directed=directed)
     text = compact_text(text) if compact else text
     return text.strip() if compact and skb.meta.style == "plain" else text
 
@@ -122,21 +119,16 @@ def indexed_texts(skb: SKB, *, relations: bool = False, among: range | None = No
     the entries that STaRK leaves out are not indexed. Of others it is the names and all fields.
     """
     for node, fields in skb.nodes.named(among):
-        yield _indexed(skb, node, fields, relations=relations)
+        related = _relations(skb, node.number) if relations else ""
+        if skb.meta.style != "plain":
+            yield node._replace(text=_document(skb, node.number, fields) + related, names_in_text=True)
+        else:
+            yield node._replace(text="\n".join(filter(None, (skb.nodes.text_of(fields), related))))
 
 
 def indexed_text(skb: SKB, node: int, *, relations: bool = False) -> str:
     """What the indexes hold of one node, with ``relations`` or without."""
     return next(indexed_texts(skb, relations=relations, among=range(node, node + 1))).document
-
-
-def _indexed(skb: SKB, node: NodeText, fields: Fields, *, relations: bool) -> NodeText:
-    if skb.meta.style != "plain":
-        text = _document(skb, node.number, fields)
-        related = _relations(skb, node.number) if relations else ""
-        return node._replace(text=text + related, names_in_text=True)
-    parts = (skb.nodes.text_of(fields), _relations(skb, node.number) if relations else "")
-    return node._replace(text="\n".join(part for part in parts if part))
 
 
 def compact_text(text: str) -> str:

@@ -6,6 +6,7 @@ import fcntl
 import os
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -13,7 +14,7 @@ from weakref import finalize
 
 from kbnav.errors import DataError, UnknownId
 from kbnav.knowledge.skb.graph import Graph
-from kbnav.knowledge.skb.nodes import Documents, Nodes, StoredDocuments
+from kbnav.knowledge.skb.nodes import Nodes, StoredDocuments
 from kbnav.knowledge.skb.schema import (
     GRAPH,
     NAMES,
@@ -21,6 +22,7 @@ from kbnav.knowledge.skb.schema import (
     RELATIONAL_VECTORS,
     TEXT,
     VECTORS,
+    Fields,
     Meta,
     Range,
     read_meta,
@@ -39,14 +41,16 @@ class SKB(ABC):
     approximate = False
     """Whether there is an approximate index of the vectors."""
 
-    def __init__(self, place: str, meta: Meta, documents: Documents) -> None:
+    def __init__(self, place: str, meta: Meta, documents: Sequence[Fields]) -> None:
         """Read the build that ``meta`` describes; ``open`` is what to call."""
         self.place = place
         """What ``--kb`` takes."""
         self.meta = meta
         self.nodes = Nodes(self.folder("nodes"), documents, meta.type_start, meta.alias_fields)
-        self.graph = Graph(self.folder(GRAPH), len(meta.relations))
-        self.graph.check_counts(place, meta.nodes, meta.edges)
+        self.graph = graph = Graph(self.folder(GRAPH), len(meta.relations))
+        if (graph.nodes, graph.edges) != (meta.nodes, meta.edges):
+            counts = f"{graph.nodes} nodes and {graph.edges} edges where {meta.nodes}, {meta.edges}"
+            raise DataError(f"{place}: {counts} were written")
         self.encoder: Encoder | None = None
         """For queries by vectors; minilm and lsa are found without."""
         self._types = {kind.name: number for number, kind in enumerate(meta.types)}
@@ -98,7 +102,7 @@ class SKB(ABC):
         self.close()
 
     @property
-    def documents(self) -> Documents:
+    def documents(self) -> Sequence[Fields]:
         """The documents, by node number."""
         return self.nodes.documents
 

@@ -26,7 +26,7 @@ from kbnav.encoders import Encoder, Vectors, encode_queries, same
 from kbnav.encoders.lsa import FILE as LSA_FILE
 from kbnav.encoders.lsa import LSA
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.files import Mode, load, reading
+from kbnav.knowledge.skb.files import Array, Mode, load, reading
 from kbnav.knowledge.skb.schema import (
     HASHES_FILE,
     VECTORS_FILE,
@@ -220,24 +220,17 @@ def open(folder: Path, encoder: Encoder | None = None) -> VectorIndex:
             raise DataError(f"{folder}: vector index of format {version}; this version reads {FORMAT}")
         if not meta["finished"]:
             raise DataError(f"{folder}: its build was not finished; run it again")
-        vectors = _mapped_vectors(folder, shape)
+        vectors = _mapped(folder / VECTORS_FILE, shape, np.float32)
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder}: not a vector index: {error!r}") from error
     return VectorIndex(vectors, name, folder, encoder)
 
 
-def _mapped_vectors(folder: Path, shape: tuple[int, int], mode: Mode = "r") -> Vectors:
+def _mapped(path: Path, shape: tuple[int, ...], dtype: npt.DTypeLike, mode: Mode = "r") -> Array:
     """Map an array of a known shape; an empty one cannot be mapped and is read. Raises ValueError for another."""
-    array: Vectors = load(folder / VECTORS_FILE, mode if all(shape) else None)
-    if array.shape != shape or array.dtype != np.float32:
-        raise ValueError(f"{VECTORS_FILE} is {array.dtype} {array.shape}, not float32 {shape}")
-    return array
-
-
-def _mapped_hashes(folder: Path, count: int, mode: Mode = "r") -> Hashes:
-    array: Hashes = load(folder / HASHES_FILE, mode if count else None)
-    if array.shape != (count,) or array.dtype != np.dtype("S16"):
-        raise ValueError(f"{HASHES_FILE} is {array.dtype} {array.shape}, not the hashes of {count} texts")
+    array = load(path, mode if all(shape) else None)
+    if array.shape != shape or array.dtype != np.dtype(dtype):
+        raise ValueError(f"{path.name} is {array.dtype} {array.shape}, not {np.dtype(dtype)} {shape}")
     return array
 
 
@@ -333,8 +326,8 @@ class _Writer:
         try:
             meta = json.loads((folder / META).read_bytes())
             if same(meta["encoder"], encoder_name) and (meta["nodes"], meta["format"]) == (count, FORMAT):
-                vectors = _mapped_vectors(folder, (count, meta["dimensions"]), "r+")
-                self._arrays = vectors, _mapped_hashes(folder, count, "r+")
+                vectors = _mapped(folder / VECTORS_FILE, (count, meta["dimensions"]), np.float32, "r+")
+                self._arrays = vectors, _mapped(folder / HASHES_FILE, (count,), "S16", "r+")
         except (OSError, EOFError, ValueError, KeyError, TypeError):
             pass
 
@@ -393,7 +386,7 @@ class Reused:
         if folder is not None and (folder / META).is_file():
             index = open(folder)
             if same(index.encoder_name, encoder_name):
-                return cls(index.vectors, np.asarray(_mapped_hashes(folder, index.count)))
+                return cls(index.vectors, np.asarray(_mapped(folder / HASHES_FILE, (index.count,), "S16")))
         return cls(np.zeros((0, 0), dtype=np.float32), np.zeros(0, dtype="S16"))
 
     def encode(self, texts: Sequence[str], hashes: Hashes, encoder: Encoder) -> Vectors:

@@ -215,10 +215,10 @@ def parts_of(query: str, read: Query, terms: Terms) -> list[Part]:
 def _parts(query: str, element: Element, terms: Terms) -> list[Part]:
     match element:
         case Triples(patterns=patterns):
-            named = (
+            named = [
                 replace(one, subject=_as_variable(one.subject), object=_as_variable(one.object)) for one in patterns
-            )
-            return [Part(new.text(), pattern=one) for new, one in zip(named, patterns, strict=True)]
+            ]
+            return [Part(one.text(), pattern=one) for one in named]
         case Nested(kind="SERVICE", name=name) if terms.iri(name) == LABEL_SERVICE:
             return []
     takes_away = isinstance(element, Filter) or (isinstance(element, Nested) and element.kind == "MINUS")

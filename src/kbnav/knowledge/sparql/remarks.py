@@ -1,4 +1,4 @@
-"""What a result does not say of itself: units, several values of one thing, ties that a LIMIT cuts, rows left out.
+"""What a result does not say of itself: units, ranks, several values of one thing, ties at a LIMIT, rows left out.
 
 Each remark asks at most two bounded queries, and only where the form of the query gives rise to it.
 """
@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 
 from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.errors import QuerySyntaxError, TellModel
@@ -49,12 +50,16 @@ _COUNTED = 1_000
 _TIED = 100
 """Equal rows up to which a remark counts."""
 _AKIN = 5
-"""How many times as many things a pattern may have without a condition that the question perhaps did not need."""
+"""How many times as many things another form of a pattern may have that the question perhaps means."""
 _OTHERS = 8
 """Other forms of a pattern that are counted."""
-_CONDITION = 80
-"""Characters of a condition by which it is named."""
 _POINT_IN_TIME = "P585"
+_DEPRECATED = "DeprecatedRank"
+_OUTRANKED = {
+    _DEPRECATED: "deprecated (without them: `MINUS { ?st wikibase:rank wikibase:DeprecatedRank }`)",
+    "NormalRank": "outranked by a preferred one (the best alone: `?st a wikibase:BestRank`)",
+}
+"""Ranks of statements that are not the best ones, with what is said of them."""
 _SELECT = re.compile(r"SELECT(\s+(?:DISTINCT|REDUCED))?", re.IGNORECASE)
 
 
@@ -136,13 +141,11 @@ def remarks(
     run: RunQuery,
     words: Vocabulary,
     *,
-    partial: bool = False,
     measured: Measures | None = None,
 ) -> list[str]:
     """What is to be known of a result with rows, one sentence or two each; nothing for a query of another form.
 
     ``run`` gives the result of a query. Where it raises TellModel, as for a timeout, that remark is left out.
-    ``partial``: the knowledge base is a part of another, which may state a thing by ``wdt:`` and not by ``p:``.
     ``measured`` are the ``measures`` of the rows that are shown; None: of the first twenty, which are asked for.
     """
     try:
@@ -153,8 +156,8 @@ def remarks(
         return []
     if measured is None:
         measured = measures(query, table, table.rows[:20], run, words)
-    one, found = _Remarks(query, read, table, run, words, measured, partial), list[str]()
-    for tell in (one.values, one.units, one.ties, one.left_out):
+    one, found = _Remarks(query, read, table, run, words, measured), list[str]()
+    for tell in (one.values, one.units, one.ranks, one.ties, one.left_out):
         with suppress(TellModel):
             found += tell()
     return found
@@ -231,13 +234,9 @@ def _units_query(query: str, read: Query, use: _Use) -> str:
     own = (
         "" if use.statement else f"{use.thing} p:{use.name} ?anyStatement . ?anyStatement ps:{use.name} {use.value} . "
     )
-    return _units_of(read, node, use.name, f"{_inner(query, read)} . {own}")
-
-
-def _units_of(read: Query, node: str, name: str, pattern: str = "") -> str:
     return (
-        f"{read.prologue}SELECT ?anyUnit (COUNT(DISTINCT {node}) AS ?anyNumber) WHERE {{ {pattern}"
-        f"{node} psv:{name}/wikibase:quantityUnit ?anyUnit }} "
+        f"{read.prologue}SELECT ?anyUnit (COUNT(DISTINCT {node}) AS ?anyNumber) WHERE {{ {_inner(query, read)} . {own}"
+        f"{node} psv:{use.name}/wikibase:quantityUnit ?anyUnit }} "
         f"GROUP BY ?anyUnit ORDER BY DESC(?anyNumber) LIMIT {_UNITS + 1}"
     )
 
@@ -279,33 +278,29 @@ class _Remarks:
     run: RunQuery
     words: Vocabulary
     measured: Measures
-    partial: bool
 
     def units(self) -> list[str]:
         """The units of an amount that is compared or shown; nothing where the query itself reads them."""
         if "quantityUnit" in self.query or "psn:" in self.query:
             return []
-        compared, columns = set(_compared(self.query, self.read)), [f"?{name}" for name in self.table.columns]
+        compared = set(_compared(self.query, self.read))
         for use in _uses(self.query, self.read, self.words):
-            cells = [row[columns.index(use.value)] for row in self.table.rows[:20]] if use.value in columns else []
+            cells = self._cells(use.value)[:20]
             if any(cells) and not any(map(_is_decimal, cells)):
                 continue
             about = f"{use.value} ({use.name})"
-            seen = {one.unit for (_, place), one in self.measured.items() if columns[place] == use.value}
+            seen = {one.unit for (_, place), one in self.measured.items() if self.table.columns[place] == use.value[1:]}
             if use.value not in compared or seen == {""}:  # these are plain numbers
                 if len(seen - {""}) == 1 and any(cells):
                     return [f"Unit of {about}: {max(seen)}."]
                 continue
             units = self._units(_units_query(self.query, self.read, use))
-            if not units and self.partial:  # the statement's node is not here, but those of others may be
-                units = self._units(_units_of(self.read, "?any", use.name))
-                if len(units) > 1:
-                    return [f"The unit of {about} is not stated here. Where it is: {_counts(units)}."]
             if not units or (len(units) == 1 and units[0][0] in ("", _NO_UNIT)):
                 continue
             if len(units) == 1:
                 return [f"Unit of {about}: {units[0][1]}."]
-            counts = _counts(units)
+            counts = ", ".join(f"{text} {number}" for _, text, number in units[:_UNITS])
+            counts += ", …" if len(units) > _UNITS else ""
             many = f"{about} is in several units: {counts}. As plain numbers they cannot be compared. "
             node = use.statement or "?st"
             if self._holds(f"?any psn:{use.name} ?any2"):
@@ -328,32 +323,71 @@ class _Remarks:
     def values(self) -> list[str]:
         """Several best values of one thing, where each is compared by itself."""
         compared = set(_compared(self.query, self.read))
+        cut = any(one.kind == "LIMIT" for one in self.read.tail.modifiers)
         for use in _uses(self.query, self.read, self.words):
             thing, value, name = use.thing, use.value, use.name
             if value not in compared or not is_variable(thing) or use.statement:
                 continue
-            row = self.run(_values_query(self.read, use, self._shown(thing))).rows[0]
+            cells = self._cells(value)
+            if any(cell and cell.type == "uri" for cell in cells) or (cells and self._cells(thing) and not cut):
+                continue  # ids are no amounts, and rows that are not cut show all values
+            things = self._shown(thing)
+            row = self.run(_values_query(self.read, use, things)).rows[0]
             least, most, several, number = (int(float(cell.value)) if cell else 0 for cell in row)
             if most < 2:
                 continue
             of = f"several for {several:,} of {'the first ' if number >= _COUNTED else ''}{number:,}"
-            said = (
-                f"{value} ({name}): {least} to {most} values a {thing} ({of}); each is compared, not only the latest."
-            )
+            said = f"{value} ({name}): {least} to {most} values a {thing} ({of}); each is compared."
             time = self.words.of(_POINT_IN_TIME)
-            if time and self._holds(f"?any p:{name}/pq:{time} ?any2"):
+            dated = f"{things} {thing} p:{name} ?any, ?any2 . ?any pq:{time} ?date . ?any2 pq:{time} ?date2"
+            if time and self._holds(f"{dated} FILTER(?date < ?date2)"):
                 later = f"FILTER NOT EXISTS {{ {thing} p:{name}/pq:{time} ?later . FILTER(?later > ?date) }}"
                 said += f" The latest: `{thing} p:{name} ?st . ?st ps:{name} {value} ; pq:{time} ?date . {later}`."
             return [said]
         return []
 
+    def _cells(self, variable: str) -> list[Cell]:
+        """The cells of a variable in the result; none where that does not show it."""
+        name, columns = variable[1:], self.table.columns
+        return [row[columns.index(name)] for row in self.table.rows] if name in columns else []
+
     def _shown(self, thing: str) -> str:
         """The things in the result, or where it does not show them those that the pattern matches."""
         if thing[1:] not in self.table.columns:
             return _things(self.query, self.read, thing)
-        place = self.table.columns.index(thing[1:])
-        cells = dict.fromkeys(cell.value for row in self.table.rows if (cell := row[place]) and cell.type == "uri")
+        cells = dict.fromkeys(cell.value for cell in self._cells(thing) if cell and cell.type == "uri")
         return f"VALUES {thing} {{ {' '.join(f'<{iri}>' for iri in list(cells)[:_COUNTED])} }}"
+
+    def ranks(self) -> list[str]:
+        """Deprecated statements that a query counts, and where it reads no qualifiers, those that are outranked."""
+        if "wikibase:rank" in self.query or "BestRank" in self.query:
+            return []
+        terms, between = Terms(self.query, self.words), map("?anyStep{}".format, count())
+        parts, read, looked = parts_of(self.query, self.read, terms), dict[str, None](), list[str]()
+        inner = " . ".join(part.text for part in parts)
+        for steps in (part.pattern.apart(between) for part in parts if part.pattern):
+            for step in steps:
+                role, name = terms.predicate(step.relation) if step.relation else ("", "")
+                if role == "p" and is_variable(step.object):
+                    read[f"p:{name}"] = None
+                    way = " . ".join(one.text() for one in steps)
+                    looked.append(f"{{ {inner} . {way} . BIND({step.object} AS ?anyStatement) }}")
+        if not looked:
+            return []
+        found = self.run(
+            f"{self.read.prologue}SELECT ?anyRank (COUNT(DISTINCT ?anyStatement) AS ?anyNumber) WHERE {{ "
+            f"{' UNION '.join(looked)} ?anyStatement wikibase:rank ?anyRank "
+            "FILTER NOT EXISTS { ?anyStatement a wikibase:BestRank } } GROUP BY ?anyRank"
+        )
+        numbers = {rank.value.rpartition("#")[2]: number.value for rank, number in found.rows if rank and number}
+        told = [
+            f"{numbers[rank]} {said}"
+            for rank, said in _OUTRANKED.items()
+            if rank in numbers and (rank == _DEPRECATED or "pq:" not in self.query)
+        ]
+        if not told:
+            return []
+        return [f"By {', '.join(read)} also those are matched that wdt: leaves out: {'; '.join(told)}."]
 
     def ties(self) -> list[str]:
         """Rows behind a LIMIT that are equal to the last one in what the result is sorted by first."""
@@ -388,10 +422,10 @@ class _Remarks:
         return [f"The LIMIT cuts a tie: {more} the same {by} ({found.label(last) or last.value}) as the last one."]
 
     def left_out(self) -> list[str]:
-        """How many more things there are without a condition, with subclasses, or by another form of statement."""
+        """How many more things there are with subclasses, or without a value that is shown."""
         key, parts = self._key(), parts_of(self.query, self.read, Terms(self.query, self.words))
         tail = self.read.tail
-        if not key or len(parts) < 1 or tail.values or any(one.kind in ("HAVING", "OFFSET") for one in tail.modifiers):
+        if not key or tail.values or any(one.kind in ("HAVING", "OFFSET") for one in tail.modifiers):
             return []
         others = [one for one in self._others(parts) if any(key in part.variables for part in one[1])][:_OTHERS]
         if not others:
@@ -399,75 +433,50 @@ class _Remarks:
         counts = [
             f"{{ SELECT (COUNT(*) AS ?count{number}) WHERE {{ {{ SELECT DISTINCT {key} WHERE {{ "
             f"{' . '.join(part.text for part in form)} }} LIMIT {_COUNTED + 1} }} }} }}"
-            for number, form in enumerate([parts, *(form for _, form, _ in others)])
+            for number, form in enumerate([parts, *(form for _, form in others)])
         ]
-        found = self.run(f"{self.read.prologue}SELECT * WHERE {{ {' '.join(counts)} }}")
-        by_name = dict(zip(found.columns, found.rows[0], strict=True))
-        numbers = [int(cell.value) if (cell := by_name.get(f"count{one}")) else 0 for one in range(len(counts))]
-        base = numbers[0]
-        worth = [
-            (number, said)
-            for number, (said, _, form) in zip(numbers[1:], others, strict=True)
-            if base < number <= (_COUNTED if form else min(_AKIN * base, _COUNTED))
+        shown = " ".join(f"?count{number}" for number in range(len(counts)))
+        found = self.run(f"{self.read.prologue}SELECT {shown} WHERE {{ {' '.join(counts)} }}")
+        base, *wider = (int(cell.value) if cell else 0 for cell in found.rows[0])
+        told = [
+            f"{number - base} {said}"
+            for number, (said, _) in zip(wider, others, strict=True)
+            if base < number <= min(_AKIN * base, _COUNTED)
         ]
-        if not worth:
+        if not told:
             return []
-        told = "; ".join(f"{number} {said}" for number, said in sorted(worth, key=lambda pair: -pair[0]))
-        return [f"Different {key} that the conditions match: {base}. There are {told}."]
+        return [f"Different {key} that the conditions match: {base}. Not among them: {'; '.join(told)}."]
 
-    def _others(self, parts: Sequence[Part]) -> Iterator[tuple[str, list[Part], bool]]:
-        """Other forms of the pattern, each with how it differs, and whether that is only how a statement is written."""
+    def _others(self, parts: Sequence[Part]) -> Iterator[tuple[str, list[Part]]]:
+        """Wider forms of the pattern, each with what is said of those that it has besides."""
         terms, shown = Terms(self.query, self.words), self._read_outside()
         compared = {*_compared(self.query, self.read)}
         for place, part in enumerate(parts):
             pattern, rest = part.pattern, [*parts[:place], *parts[place + 1 :]]
-            text = " ".join(part.text.split())
-            without = f"without `{text if len(text) <= _CONDITION else f'{text[: _CONDITION - 1]}…'}`"
-            if pattern is None:
-                if part.takes_away:
-                    yield without, rest, False
-                continue
-            if not is_variable(pattern.subject):
+            if pattern is None or not is_variable(pattern.subject):
                 continue
             used = {name for one in rest for name in one.variables}
-            held = any(one.pattern is not None and pattern.subject in one.variables for one in rest)
             wider = self._wider(pattern, terms)
-            if wider and wider[0]:
-                path = f"{pattern.subject} {wider[0]} {pattern.object}"
-                yield f"with subclasses (`{path}`)", [*rest, Part(path)], False
-            if held and (not is_variable(pattern.object) or pattern.object not in used | compared):
-                kept = " (OPTIONAL keeps them)" if is_variable(pattern.object) and pattern.object in shown else ""
-                yield without + kept, rest, False
-            role, name = terms.predicate(pattern.relation) if pattern.relation else ("", "")
-            if not self.partial or (wider and wider[1]):
-                continue
-            if role == "wdt":
-                path = f"{pattern.subject} p:{name}/ps:{name} {pattern.object}"
-                yield f"by statement nodes (`{path}`)", [*rest, Part(path)], True
-            if (role == "p" and is_variable(pattern.object)) or (name := _by_nodes(pattern, terms)):
-                path = f"{pattern.subject} wdt:{name} {'?anyValue' if role else pattern.object}"
-                kept_parts = [one for one in rest if not role or pattern.object not in one.variables]
-                bound = {name for one in kept_parts if not one.takes_away for name in one.variables} | {pattern.object}
-                lost = {name for one in rest if not one.takes_away for name in one.variables} - bound
-                kept_parts = [one for one in kept_parts if lost.isdisjoint(one.variables)]
-                lack = f"with `{path}` (this copy may lack statement nodes p:{name} of the others)"
-                yield lack, [*kept_parts, Part(path)], True
+            if wider:
+                path = f"{pattern.subject} {wider} {pattern.object}"
+                yield f"more with subclasses (`{path}`)", [*rest, Part(path)]
+            held = any(one.pattern is not None and pattern.subject in one.variables for one in rest)
+            if held and is_variable(pattern.object) and pattern.object in shown - used - compared:
+                yield f"that have no {pattern.object} (OPTIONAL keeps them)", rest
 
-    def _wider(self, pattern: Pattern, terms: Terms) -> tuple[str, bool] | None:
-        """Of a condition on a class, the path with its subclasses where it is without; None for another pattern."""
-        if not isinstance(pattern.verb, Path):
-            return None
+    def _wider(self, pattern: Pattern, terms: Terms) -> str:
+        """Of a condition on a class, the path with its subclasses where it is without; empty for another pattern."""
+        if not isinstance(pattern.verb, Path) or is_variable(pattern.object):
+            return ""
         (first, back), *more = pattern.verb.steps()
-        if back or first.kind != "iri":
-            return None
+        if back or more or first.kind != "iri":
+            return ""
         instance, wider = self.words.of(INSTANCE_OF), self.words.of(SUBCLASS_OF)
         if instance and terms.predicate(first.name) == ("wdt", instance):
-            path = f"wdt:{instance}/wdt:{wider}*" if wider else ""
-        elif terms.iri(first.name) == STANDARD_PREFIXES["rdf"] + "type":
-            path = f"a/<{STANDARD_PREFIXES['rdfs']}subClassOf>*"
-        else:
-            return None
-        return ("" if more or is_variable(pattern.object) else path), bool(more)
+            return f"wdt:{instance}/wdt:{wider}*" if wider else ""
+        if terms.iri(first.name) == STANDARD_PREFIXES["rdf"] + "type":
+            return f"a/<{STANDARD_PREFIXES['rdfs']}subClassOf>*"
+        return ""
 
     def _key(self) -> str:
         """The variable of the things that the result is about."""
@@ -484,12 +493,6 @@ class _Remarks:
 
     def _holds(self, pattern: str) -> bool:
         return bool(self.run(f"{self.read.prologue}ASK {{ {pattern} }}").boolean)
-
-
-def _counts(units: Sequence[tuple[str, str, str]]) -> str:
-    """The commonest units, each with how many have it."""
-    told = [f"{text} {number}" for _, text, number in units[:_UNITS]]
-    return ", ".join([*told, *(["…"] if len(units) > _UNITS else [])])
 
 
 def _is_decimal(cell: Cell) -> bool:

@@ -596,14 +596,12 @@ class _Parser:
                 if not expression.variable:
                     raise syntax_error(self._text, start, "BIND sets no variable: write BIND(… AS ?name)")
                 return Bind(self._since(start), expression)
-            case "GRAPH" | "SERVICE":
-                self._accept("SILENT")
-                name = self._term()
+            case "GRAPH" | "SERVICE" | "OPTIONAL" | "MINUS" | "LATERAL":
+                if kind in ("GRAPH", "SERVICE"):
+                    self._accept("SILENT")
+                    name = self._term()
                 inner = (self._group(),)
                 return Nested(self._since(start), kind, inner, name)
-            case "OPTIONAL" | "MINUS" | "LATERAL":
-                inner = (self._group(),)
-                return Nested(self._since(start), kind, inner)
             case "INCLUDE":
                 self._beyond.add("a named subquery")
                 name = self._take().text

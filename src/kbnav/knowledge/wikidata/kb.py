@@ -271,10 +271,12 @@ class WikidataKB:
         found = list(dict.fromkeys(found))
         if known_as is None and not found:
             raise no_page(asked)
-        names = self._api.brief(dict.fromkeys(property_id for property_id, _, _ in found), code)
+        properties = dict.fromkeys(property_id for property_id, _, _ in found)
+        names = self._api.brief(properties, code)
+        english = names if code == "en" else self._api.brief(properties, "en")  # in which models ask too
         candidates = [
-            (replace(edge, relation=names.get(property_id, edge.relation)), description)
-            for property_id, edge, description in found
+            (replace(edge, relation=names.get(one, edge.relation)), f"{words} {english.get(one, edge.relation).label}")
+            for one, edge, words in found
         ]
         note = "" if known_as else NO_PAGE_OF_ITS_OWN.format(asked)
         return ranking.neighborhood(entity, candidates, query, limit, note)

@@ -29,11 +29,11 @@ FETCHED = 500
 EDGES_SAMPLED = 20_000
 Way = Literal["out", "in"]
 FoundEdge = tuple[str, Edge, str]
-"""Property id, edge (its relation by id alone) and description of the neighbour."""
+"""Property id, edge (its relation by id alone), and labels and description of the neighbour."""
 
 
 def edges_query(item: str, direction: Way, relations: Sequence[str], languages: Sequence[str]) -> str:
-    """SPARQL for the columns ``relation``, ``neighbor``, ``form``, ``label`` and ``description``.
+    """SPARQL for the columns ``relation``, ``neighbor``, ``form``, ``label`` and ``words``: labels, and a description.
 
     Truthy edges, "no value" among them, and with ``form`` those of all statements that are not deprecated. Several
     ``relations`` share the limit evenly; none stands for all. Labels come by OPTIONAL, which every query service
@@ -56,7 +56,9 @@ def edges_query(item: str, direction: Way, relations: Sequence[str], languages: 
     described = (
         f'OPTIONAL {{ ?neighbor schema:description ?description . FILTER(LANG(?description) = "{languages[0]}") }}'
     )
-    head = f"SELECT ?relation ?neighbor ?form ({label} AS ?label) ?description WHERE {{"
+    called = [*(f"?l{number}" for number in range(len(languages))), "?description"]
+    words = ', " ", '.join(f'COALESCE({one}, "")' for one in called)
+    head = f"SELECT ?relation ?neighbor ?form ({label} AS ?label) (CONCAT({words}) AS ?words) WHERE {{"
     return "\n".join([head, "\nUNION ".join(parts), *optional, described, "}"])
 
 
@@ -101,9 +103,9 @@ def edges(table: AnswerTable, direction: Way, words: Vocabulary = WIKIDATA_VOCAB
             continue
         name = label.value if label else ""
         value = term_value(neighbor, lambda one, name=name: name or one, words)  # type: ignore[misc]
-        description = cells.get("description")
+        called = cells.get("words")
         edge = Edge(direction, Entity(property_id, kind="property"), value, indirect=cells.get("form") is not None)
-        found.setdefault((property_id, neighbor), (property_id, edge, description.value if description else ""))
+        found.setdefault((property_id, neighbor), (property_id, edge, called.value if called else ""))
     return list(found.values())
 
 

@@ -274,12 +274,12 @@ class TableSource:
         yield from merged.values()
         for kind in dict.fromkeys(kind for kind, _ in made):
             if meant := did_you_mean(kind, prefixes):
-                losses.add("types of edge columns that no table has (types)", kind + meant)
+                losses.add("type of an edge column that no table has", kind + meant)
         for kind, value in made:
             yield NodeRecord(f"{kind}:{value}", kind, value, {})
         used = ((table.file.name, column) for (table, _), found in self._read.items() for column in found.values())
         for case in dict.fromkeys(f"{file}: {column.name}: {column.why}" for file, column in used if column.why):
-            losses.add("columns that stay text (columns)", case)
+            losses.add("column that stays text", case)
 
     def edges(self, losses: Losses | None) -> Iterator[EdgeRecord]:
         """The edges of columns, then those of files of edges, whose further columns are named in ``losses``."""
@@ -406,7 +406,7 @@ class TableSource:
     def _rows(self, table: Table | Links, losses: Losses | None) -> Iterator[Record]:
         def put_aside(error: DataError, line: str) -> None:
             if losses is not None and self.bad:
-                losses.add(f"line that cannot be read whole (a build puts all into {self.bad.name})", str(error))
+                losses.add(f"line that cannot be read (a build writes all to {self.bad.name})", str(error))
                 with self.bad.open("a", encoding="utf-8") as kept:
                     kept.write(json.dumps({"reason": str(error), "line": line.rstrip("\r\n")}) + "\n")
 
@@ -447,7 +447,7 @@ class TableSource:
             raise DataError(f"{table.file} has no column {column!r}{guess}; it has {', '.join(known)}{hint}")
         if isinstance(table, Links) or table.text:
             for column in known.keys() - {*table.named, DELETED}:
-                losses.add("columns that are not kept (columns)", f"{table.file.name}: {column}")
+                losses.add("column that is not kept", f"{table.file.name}: {column}")
 
 
 def _replaced(skb: SKB, source: str, relation: str, targets: Sequence[str]) -> Iterator[EdgeRecord]:
