@@ -105,11 +105,6 @@ def test_a_program_is_accepted_for_a_gain_that_is_not_chance(new, best, accepted
     assert compared(new, best).accepted is accepted
 
 
-def test_what_a_comparison_counts():
-    found = compared([0.6, 0.4, 0.5, 0.6], [0.5] * 4, failed=2)
-    assert (found.mean, found.best, found.won, found.lost, found.failed) == (0.525, 0.5, 2, 1, 2)
-
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -206,16 +201,6 @@ def test_a_key_that_is_refused_ends_the_run_and_not_the_sandbox(sandbox, demo_kb
     with pytest.raises(CredentialsError):
         run(sandbox, refusing, body)
     assert run(sandbox, api, "").ok
-
-
-def test_what_a_model_cost_is_told(sandbox, demo_kb):
-    model = ScriptedModel(replies=[AIMessage("0.2"), AIMessage("0.7")])
-    api = Api(demo_kb, model=ModelCalls(model, "scripted", jobs=1), limits=ApiLimits(model_prompts=2))
-    outcome = run(sandbox, api, "    debug(score_texts('q', ['a', 'b']))\n    score_texts('q', ['c'])\n")
-    assert outcome.debug == "[0.2, 0.7]"
-    assert (outcome.error.kind, outcome.error.line) == ("raised", 3)
-    assert "2 prompts are allowed" in outcome.error.message
-    assert outcome.usage.calls == len(model.seen) == 2
 
 
 def test_limits_end_what_is_under_way(api):
