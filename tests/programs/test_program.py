@@ -52,7 +52,7 @@ def test_a_program_has_an_entry_and_parameters():
         ("PARAMETERS = {'a': 1}\ndef score(query, candidates): return {}", 2, "does not take 'a'"),
         ("def score(query, candidates, a): return {}", 1, "needs 'a', which PARAMETERS lacks"),
         ("PARAMETERS = dict(a=1)\n" + SCORE, 1, "a dict of names with plain"),
-        ("PARAMETERS = {'a': 1e999}\n" + SCORE, 1, "'a' must be a finite number"),
+        ("PARAMETERS = {'a': 1e999}\n" + SCORE, 1, "'a' is no finite number"),
         ("def score(query, candidates):\n    breakpoint()\n    return {}", 2, "waits for a person"),
         ("def score(query, candidates):\n    import pdb\n    pdb.set_trace()\n    return {}", 2, "a debugger"),
         ("x = 'caf\ud800'\n" + SCORE, 0, "no Unicode"),
