@@ -291,6 +291,7 @@ def update(
             moved = records.moved(Path(), path).model_dump(mode="json", exclude_defaults=True)
             recipe = {**meta.recipe, "updates": [*meta.recipe.get("updates", ()), moved]}
         source = records.source(skb) if isinstance(records, Recipe) else records
+        ids = [one.id for one in source.nodes(Losses())] if source and changes else skb.nodes.ids
         again = _reread(path, meta, Losses(), skip=skip)
         whole: Source = Updated(skb, source) if source else opened.enter_context(again)
         made = build(
@@ -304,7 +305,7 @@ def update(
             job_of=job_of(skb, source, options) if source else None,
         )
         if changes:
-            _tell_values(skb, path, (one.id for one in source.nodes(Losses())) if source else skb.nodes.ids, changes)
+            _tell_values(skb, path, ids, changes)
     with suppress(UsageError), locked(path / LOCK, "another build is under way"):  # which deletes what this one read
         remove_unused(path, made.data)
     return made
