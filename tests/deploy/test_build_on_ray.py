@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from kbnav.encoders import load
 from kbnav.errors import ServiceError
 from kbnav.knowledge.ray_cluster import connected
 from kbnav.knowledge.skb.build import Options, build
-from kbnav.knowledge.skb.on_ray import on_ray, one_thread
+from kbnav.knowledge.skb.on_ray import on_ray
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.vectors import WINDOW
 from tests.deploy.evaluations import kill_one_of_two, processes
@@ -79,7 +78,7 @@ def same_files(one: Path, other: Path, *parts: str) -> bool:
 def test_one_of_two_workers_is_killed_and_the_skb_is_the_same(cluster, here, tmp_path):
     with (
         Endpoint(held_from=3) as server,
-        on_ray(workers=2, load=partial(one_thread, base_url=server.base_url, api_key="k")) as workers,
+        on_ray(workers=2, base_url=server.base_url, api_key="k") as workers,
         ThreadPoolExecutor(1) as pool,
     ):
         encoder = load(ENCODER, base_url=server.base_url, api_key="k")
@@ -103,7 +102,7 @@ def test_one_of_two_workers_is_killed_and_the_skb_is_the_same(cluster, here, tmp
 def test_a_worker_that_dies_of_a_text_again_and_again_ends_the_build_with_one_line(cluster, tmp_path):
     with (
         Endpoint(deadly=True) as server,
-        on_ray(workers=1, load=partial(one_thread, base_url=server.base_url, api_key="k")) as workers,
+        on_ray(workers=1, base_url=server.base_url, api_key="k") as workers,
     ):
         options = Options(sparql=False, encoder=load(ENCODER, base_url=server.base_url, api_key="k"), workers=workers)
         with pytest.raises(ServiceError, match=r"^a worker of the Ray cluster failed more than 3 times: .+$") as raised:

@@ -40,14 +40,6 @@ class Collected:
     meta: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A node that may answer a question too, with the sentence of its document that fits best."""
-
-    node: Value
-    sentence: str
-
-
 class Collection:
     """The questions collected so far, in a journal; threads may share it."""
 
@@ -86,8 +78,8 @@ class Collection:
         asked, *given = (f" {' '.join(_words(text))} " for text in (question, *called))
         return any(name.strip() and name in asked for name in given)
 
-    def candidates(self, question: str, node_id: str) -> list[Candidate]:
-        """Other nodes of the node's type that a search for the question finds, best first."""
+    def candidates(self, question: str, node_id: str) -> list[Value]:
+        """Other nodes of the node's type that a search finds, best first, each described by its sentence that fits."""
         kb, skb = self.explorer.kb, self.explorer.skb
         try:
             found = kb.text_query(question, kind=skb.type(skb.number(node_id)), limit=CANDIDATES + 1)
@@ -95,7 +87,7 @@ class Collection:
             return []
         others = [node for node in found.nodes if node.id != node_id][:CANDIDATES]
         sentences = kb.excerpts([one.id for one in others], question)
-        return [Candidate(Value(one.label, one.id, one.kind), sentences.get(one.id, "")) for one in others]
+        return [Value(one.label, one.id, one.kind, description=sentences.get(one.id, "")) for one in others]
 
     def add(self, who: str, question: str, node_id: str, others: Sequence[str], looked_at: Sequence[str]) -> Collected:
         """Keep a question, which is on the disk then; ``others`` of those ``looked_at`` answer it as well.

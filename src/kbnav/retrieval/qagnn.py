@@ -77,7 +77,7 @@ class Candidates:
             ranking = system.retrieve(query, self._depth, trace)
             lists.append(numbers(self._skb, ranking))
             scores.append([one.score for one in ranking.nodes])
-        nodes = [node for node, _ in reciprocal_rank_fusion(lists, limit=self._depth)]
+        nodes = [node for node, _ in reciprocal_rank_fusion(lists)[: self._depth]]
         return CandidateList(nodes, _features(nodes, lists, scores))
 
 

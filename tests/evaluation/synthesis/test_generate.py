@@ -20,12 +20,10 @@ from kbnav.evaluation.synthesis.templates import check_template, parse_template,
 from kbnav.evaluation.synthesis.text import Phrase, Thesaurus, is_content, is_literal, reword
 from kbnav.evaluation.synthesis.wording import (
     FOLDER,
-    REWORDINGS,
     Rewording,
     Wording,
     clauses_of,
-    load_rewording,
-    load_wording,
+    load_words,
     reworded,
 )
 from kbnav.knowledge.skb.store import SKB
@@ -224,9 +222,9 @@ def test_clauses_nest_and_agree():
     }
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.toml")))
+@pytest.mark.parametrize("name", sorted(path.stem for path in (FOLDER / "wordings").glob("*.toml")))
 def test_shipped_wordings_are_read_and_their_templates_too(name):
-    wording = load_wording(name)
+    wording = load_words(Wording, name)
     for template in map(parse_template, wording.templates):
         legs = [leg for branch in template.branches for leg in branch.legs]
         assert {leg.relation for leg in legs} <= wording.relations.keys()
@@ -241,7 +239,7 @@ def test_starks_templates_are_all_there_and_fit_its_schemas():
         "prime": {"1&!1": 1, "1&1": 4, "2": 19, "2=1": 4},
     }
     for name, expected in shapes.items():
-        templates = [parse_template(text) for text in load_wording(f"stark-{name}").templates]
+        templates = [parse_template(text) for text in load_words(Wording, f"stark-{name}").templates]
         assert Counter(template.shape for template in templates) == expected
         legs = [leg for template in templates for branch in template.branches for leg in branch.legs]
         assert all(leg.direction == "both" for leg in legs if leg.relation.startswith("also_"))
@@ -291,7 +289,7 @@ def test_primes_templates_are_the_papers_metapaths():
             for one in template.branches
         )
 
-    templates = load_wording("stark-prime").templates
+    templates = load_words(Wording, "stark-prime").templates
     assert [metapath(text) for text in templates] == PRIME.strip().splitlines()
     assert ["same" in text for text in templates] == [False] * 24 + [True] * 4
 
@@ -312,10 +310,10 @@ STARK_SCHEMAS = {
 
 def test_a_wording_that_is_none_is_refused(tmp_path):
     with pytest.raises(UsageError, match="hetionet"):
-        load_wording("hetionett")
+        load_words(Wording, "hetionett")
     (tmp_path / "own.toml").write_text("quotes = true\n")
     with pytest.raises(DataError, match="quotes"):
-        load_wording(str(tmp_path / "own.toml"))
+        load_words(Wording, str(tmp_path / "own.toml"))
 
 
 def thesaurus(*groups: str) -> Thesaurus:
@@ -352,7 +350,7 @@ joints = [" and ", ", plus "]
 types = { jug = { plural = ["ewers"] } }
 relations = { made = { out = ["shaped by {0}", "by the hand of {0}"] } }
 """
-REWORDED = sorted(path.stem for path in REWORDINGS.glob("*.toml"))
+REWORDED = sorted(path.stem for path in (FOLDER / "rewordings").glob("*.toml"))
 
 
 def stems(text: str) -> list[str]:
@@ -391,7 +389,7 @@ NOTES = [
 def own(folder: Path, text: str = OTHER_WORDS) -> Rewording:
     path = folder / "own.toml"
     path.write_text(text)
-    return load_rewording(str(path))
+    return load_words(Rewording, str(path))
 
 
 @pytest.fixture
@@ -423,12 +421,12 @@ def test_a_relation_without_other_words_is_named(made, tmp_path):
     with pytest.raises(DataError, match="no phrase for 'made', followed 'out'"):
         reworded(skb, questions, MADE, nothing)
     with pytest.raises(UsageError, match=r"no rewording 'nowhere': .* debian, hetionet, wn18rr, wordnet"):
-        load_rewording("nowhere")
+        load_words(Rewording, "nowhere")
 
 
 @pytest.mark.parametrize("name", REWORDED)
 def test_shipped_rewordings_quote_no_schema_and_teach_no_word_of_the_tests(name):
-    wording, rewording = load_wording(name), load_rewording(name)
+    wording, rewording = load_words(Wording, name), load_words(Rewording, name)
     for relation, words in wording.relations.items():
         schema = meaning([relation, *clauses_of(words)])
         learn, test = (meaning(clauses_of(part.relations[relation])) for part in (rewording.learn, rewording.test))

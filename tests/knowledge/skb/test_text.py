@@ -172,7 +172,6 @@ def test_fusion_sums_reciprocal_ranks():
     fused = reciprocal_rank_fusion([["a", "b", "c"], ["c", "a"], []])
 
     assert fused == [("a", 1 / 61 + 1 / 62), ("c", 1 / 63 + 1 / 61), ("b", 1 / 62)]
-    assert reciprocal_rank_fusion([["a", "b"], ["b", "a"]], limit=1) == [("a", 1 / 61 + 1 / 62)]
     assert reciprocal_rank_fusion([]) == []
     assert reciprocal_rank_fusion([["a"], ["b"]], weights=[0.5, 1]) == [("b", 1 / 61), ("a", 0.5 / 61)]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from functools import partial
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -291,11 +290,10 @@ def update(
 
 def _cluster(workers: int | None, gpus: float, base_url: str | None) -> AbstractContextManager[Any]:
     """The workers of a build on a Ray cluster. Raises as ``on_ray``."""
-    from kbnav.knowledge.skb.on_ray import on_ray, one_thread
+    from kbnav.knowledge.skb.on_ray import on_ray
 
     settings = load_settings(base_url=base_url)
-    load = partial(one_thread, base_url=settings.base_url, api_key=settings.api_key.get_secret_value())
-    return on_ray(workers, gpus, load)
+    return on_ray(workers, gpus, base_url=settings.base_url, api_key=settings.api_key.get_secret_value())
 
 
 @contextmanager

@@ -55,12 +55,12 @@ def synthesize(
     from kbnav.evaluation.synthesis.sampling import SplitSizes
     from kbnav.evaluation.synthesis.sampling import synthesize as by_rules
     from kbnav.evaluation.synthesis.templates import write_questions, write_splits
-    from kbnav.evaluation.synthesis.wording import Wording, load_rewording, load_wording
+    from kbnav.evaluation.synthesis.wording import Rewording, Wording, load_words
     from kbnav.evaluation.synthesis.wording import reworded as in_other_words
 
-    words = load_wording(wording) if wording else Wording()
+    words = load_words(Wording, wording) if wording else Wording()
     settings = load(kb=kb)
-    again = load_rewording(reworded) if reworded else None
+    again = load_words(Rewording, reworded) if reworded else None
     wanted = SplitSizes(count, train, val, seed)
     if extract and reworded:
         raise UsageError("--reworded words questions that rules made; those by --extract are rewritten anyway")

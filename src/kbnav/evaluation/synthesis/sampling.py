@@ -109,7 +109,8 @@ class Sampler:
         templates = [parse_template(text) for text in wording.templates]
         for template in templates:
             check_template(template, skb.meta)
-        templates = templates or derive_templates(skb.meta, wording.symmetric, list(wording.relations))
+        symmetric = [name for name, words in wording.relations.items() if words.symmetric]
+        templates = templates or derive_templates(skb.meta, symmetric, list(wording.relations))
         self.fields = _fields(skb, wording, templates)
         """The fields of each type that its nodes' text is in; a type without any answers by relations alone."""
         usable = [one for one in templates if one.answer in self.fields or wording.without_text]
@@ -139,7 +140,7 @@ class Sampler:
                 found.append(make(drawn))
                 progress(len(found), self._wanted.total)
             except Dropped as error:
-                self.report.drop(str(error))
+                self.report.dropped[str(error)] += 1
         return found
 
     def has_text(self, drawn: Drawn) -> bool:
@@ -231,7 +232,7 @@ class Sampler:
         self._requirements.add((str(template), requirement.starts))
         self._split_of.update(dict.fromkeys(answers, drawn.split))
         self.report.kept[drawn.split] += 1
-        self.report.templates[str(template)] = self.report.templates.get(str(template), 0) + 1
+        self.report.templates[str(template)] += 1
         return Synthesized(
             id=f"{skb.meta.name}-{drawn.split}-{self.report.kept[drawn.split]:04}",
             question=question,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial, reduce
@@ -310,16 +311,12 @@ class SynthesisReport:
     seed: int
     sampled: int = 0
     kept: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0))
-    dropped: dict[str, int] = field(default_factory=dict)
-    templates: dict[str, int] = field(default_factory=dict)
+    dropped: Counter[str] = field(default_factory=Counter)
+    templates: Counter[str] = field(default_factory=Counter)
     pipeline: dict[str, Any] = field(default_factory=dict)
     """Where models made the questions: which, what they cost, and what verification found."""
     made_of: dict[str, str] = field(default_factory=dict)
     """What the SKB was made of, such as an archive, its date and a hash, where that is known."""
-
-    def drop(self, reason: str) -> None:
-        """Count one that was left out."""
-        self.dropped[reason] = self.dropped.get(reason, 0) + 1
 
 
 def write_questions(out: Path, questions: Sequence[Synthesized], report: SynthesisReport) -> list[Path]:

@@ -18,7 +18,8 @@ from kbnav.evaluation.synthesis.text import plural
 from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.journal import Strict, read_toml
 
-FOLDER = Path(__file__).parent / "wordings"
+FOLDER = Path(__file__).parent
+"""With the folders ``wordings`` and ``rewordings``."""
 Style = Literal["requirements", "short", "properties"]
 _AGREEING = re.compile(r"\[([^\]|]*)(?:\|([^\]]*))?\]")
 
@@ -97,11 +98,6 @@ class Wording(Strict):
     templates: tuple[str, ...] = ()
     models: ModelWords = ModelWords()
 
-    @property
-    def symmetric(self) -> list[str]:
-        """Relations whose direction means nothing."""
-        return [name for name, words in self.relations.items() if words.symmetric]
-
     def plural(self, kind: str, chance: random.Random) -> str:
         """What the nodes of a type are called, several of them."""
         given = self.types[kind].plural if kind in self.types else ()
@@ -151,11 +147,6 @@ class Wording(Strict):
         return other
 
 
-def load_wording(name: str) -> Wording:
-    """A wording by the name of a shipped one, or from a TOML file. Raises UsageError, DataError."""
-    return _read_words(Wording, name, FOLDER)
-
-
 def clauses_of(words: RelationWords) -> list[str]:
     """All clauses of a relation, as they are said of one node."""
     return [_AGREEING.sub(lambda match: match[1], pattern) for pattern in (*words.out, *words.into)]
@@ -164,12 +155,13 @@ def clauses_of(words: RelationWords) -> list[str]:
 Words = TypeVar("Words", bound=Strict)
 
 
-def _read_words(kind: type[Words], name: str, folder: Path) -> Words:
-    """What a TOML file says: that of a name in ``folder``, else the file itself. Raises UsageError, DataError."""
-    shipped = sorted(path.stem for path in folder.glob("*.toml"))
-    path = folder / f"{name}.toml" if name in shipped else Path(name)
+def load_words(kind: type[Words], name: str) -> Words:
+    """A ``Wording`` or ``Rewording`` by the name of a shipped one, or from a TOML file. Raises UsageError."""
+    called = kind.__name__.lower()
+    shipped = {path.stem: path for path in sorted((FOLDER / f"{called}s").glob("*.toml"))}
+    path = shipped.get(name, Path(name))
     if not path.is_file():
-        raise UsageError(f"no {kind.__name__.lower()} {name!r}: neither a file nor one of {', '.join(shipped)}")
+        raise UsageError(f"no {called} {name!r}: neither a file nor one of {', '.join(shipped)}")
     found: Words = read_toml(path, kind)
     return found
 
@@ -180,7 +172,6 @@ def _clause(leg: Leg) -> str:
     return f"that are the '{name}' of {{0}}" if leg.direction == "out" else f"whose '{name}' is {{0}}"
 
 
-REWORDINGS = Path(__file__).parent / "rewordings"
 _TRIES = 20
 """Rewordings of one question that are tried."""
 
@@ -197,11 +188,6 @@ class Rewording(Strict):
         if only:
             raise ValueError(f"the relation {min(only)} has phrases in one of its two parts only")
         return self
-
-
-def load_rewording(name: str) -> Rewording:
-    """A rewording by the name of a shipped one, or from a TOML file. Raises UsageError, DataError."""
-    return _read_words(Rewording, name, REWORDINGS)
 
 
 def reworded(

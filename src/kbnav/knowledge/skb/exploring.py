@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from kbnav.answers.tables import Term, node_term
 from kbnav.knowledge.base import Value
@@ -114,7 +113,7 @@ def _layers(graph: Graph, starts: Sequence[int], ends: Sequence[int]) -> list[No
     sides = [[np.array(side, np.int32)] for side in (starts, ends)]
     looked = 0
     while not len(meeting := np.intersect1d(sides[0][-1], sides[1][-1])):
-        costs = [int(_degrees(graph, side[-1]).sum()) for side in sides]
+        costs = [int(graph.degree(side[-1]).sum()) for side in sides]
         side = sides[int(np.argmin(costs))]
         looked += min(costs)
         if not min(costs) or looked > _LOOKED_AT or len(sides[0]) + len(sides[1]) - 2 >= _LONGEST:
@@ -134,14 +133,8 @@ def _walks(graph: Graph, layers: Sequence[NodeNumbers], walk: tuple[int, ...] = 
             yield walk
         return
     steps = np.intersect1d(graph.neighbors(walk[-1]), layers[0]) if walk else layers[0]
-    for step in steps[np.argsort(_degrees(graph, steps), kind="stable")].tolist():
+    for step in steps[np.argsort(graph.degree(steps), kind="stable")].tolist():
         yield from _walks(graph, layers[1:], (*walk, step))
-
-
-def _degrees(graph: Graph, nodes: NodeNumbers) -> npt.NDArray[np.int64]:
-    starts = [graph.arrays(way)[0] for way in WAYS]
-    counts: npt.NDArray[np.int64] = sum(start[nodes + 1] - start[nodes] for start in starts)  # type: ignore[assignment]
-    return counts
 
 
 def _links(graph: Graph, one: int, other: int) -> Iterator[tuple[Literal["out", "in"], int]]:

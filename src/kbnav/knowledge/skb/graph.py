@@ -94,9 +94,9 @@ class Graph:
             return self.row(node, direction, relation).nodes  # one relation, one way: sorted and without repeats
         return _distinct([self.row(node, way, relation).nodes for way in ways(direction)])
 
-    def degree(self, node: int) -> int:
-        """How many edges a node has, in both directions; an edge from a node to itself counts twice."""
-        return sum(int(start[node + 1] - start[node]) for start in self._start)
+    def degree(self, node: Any) -> Any:
+        """How many edges a node, or each of several, has in both directions; one from a node to itself counts twice."""
+        return sum(start[node + 1] - start[node] for start in self._start)
 
     def degrees(self, direction: Literal["out", "in"]) -> npt.NDArray[np.int64]:
         """The number of edges of every node in one direction, shape [nodes]."""
@@ -188,7 +188,7 @@ class Graph:
 
     def _batches(self, nodes: NodeNumbers, edges: int) -> Iterator[NodeNumbers]:
         """Consecutive parts of ``nodes``, each with about so many edges, so that a limit is met with little waste."""
-        ends = np.cumsum(sum(start[nodes + 1] - start[nodes] for start in self._start))
+        ends = np.cumsum(self.degree(nodes))
         first = 0
         while first < len(nodes):
             done = ends[first - 1] if first else 0

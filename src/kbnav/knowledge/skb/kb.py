@@ -138,10 +138,13 @@ class Relations:
     def leads_to(self, name: str, kind: str) -> list[str]:
         """The types that a relation (``^``: backwards) leads to from a type, most first. Raises UnknownId."""
         number, back = self.resolve(name)
-        stored = self._skb.relation_names[number]
-        own = [tuple_ for tuple_ in self._skb.meta.tuples if tuple_.relation == stored]
-        ends = [(one.count, one.source if back else one.target, one.target if back else one.source) for one in own]
-        return [far for _, far, near in sorted(ends, key=lambda end: -end[0]) if near == kind]
+        ends = [(one.target, one.source) if back else (one.source, one.target) for one in self.links(number)]
+        return [far for near, far in ends if near == kind]
+
+    def links(self, relation: int) -> list[TypeTuple]:
+        """The types that a relation links, those with most edges first."""
+        name = self._skb.relation_names[relation]
+        return sorted((one for one in self._skb.meta.tuples if one.relation == name), key=lambda one: -one.count)
 
     def kinds_like(self, query: str, limit: int) -> list[str]:
         """``source -- relation --> target: count`` with words of a query; in a graph of one type no types."""
@@ -314,10 +317,7 @@ class SkbKB:
     ) -> Sequence[Example]:
         """Edges of a relation, from every pair of node types it links where ``limit`` allows."""
         relation, _ = self.relations.resolve(property_id)
-        about = self.relations.entity(relation)
-        name = self.skb.relation_names[relation]
-        tuples = [item for item in self.skb.meta.tuples if item.relation == name]
-        tuples.sort(key=lambda item: -item.count)
+        about, tuples = self.relations.entity(relation), self.relations.links(relation)
         found: list[Example] = []
         for place, item in enumerate(tuples[:limit]):
             wanted = (limit - len(found)) // (min(len(tuples), limit) - place)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,13 +53,8 @@ class Info:
             "nodes": self.meta.nodes,
             "edges": self.meta.edges,
             "average_degree": self.meta.average_degree,
-            "published_relations": self.published_relations,
             "published_degree": 2 * self.published_relations / max(1, self.meta.nodes),
-            "isolated": self.isolated,
-            "largest_degree": self.largest_degree,
-            "largest_degree_node": self.largest_degree_node,
-            "bytes": self.bytes,
-            "fields": self.fields,
+            **{name: value for name, value in vars(self).items() if name not in ("meta", "approximate")},
         }
 
 
@@ -181,15 +176,6 @@ def _reread(path: Path, meta: Meta, losses: Losses, *, skip: bool, aside: Path |
         yield source
 
 
-def _tell_values(old: SKB, path: Path, ids: Iterable[str], changes: Losses) -> None:
-    """Tell the values of some nodes that are others in what an SKB has become."""
-    with SKB.open(path) as new:
-        for one in dict.fromkeys(ids):
-            number, other = old.nodes.ids.find(one), new.nodes.ids.find(one)
-            if min(number, other) >= 0:
-                _other_values(old, number, new, other, changes)
-
-
 def _other_values(
     old: SKB, number: int, new: SKB, other: int, changes: Losses
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
@@ -254,12 +240,6 @@ def _edge_keys(skb: SKB, place: Array, names: list[str], size: int) -> Array:
     return edge_key(place[sources], known[relations], place[targets], size, len(names))
 
 
-def _refuse_other_encoder(path: Path, meta: Meta, options: Options) -> None:
-    if options.encoder_name != meta.encoder:
-        has, wanted = (name or "no vectors" for name in (meta.encoder, options.encoder_name))
-        raise UsageError(f"{path} was built with {has}, not {wanted}: update it with the same, or build it anew")
-
-
 def update(
     path: Path,
     records: Source | Recipe | None,
@@ -285,7 +265,9 @@ def update(
     with ExitStack() as opened:
         skb = opened.enter_context(SKB.open(path))
         meta = skb.meta
-        _refuse_other_encoder(path, meta, options)
+        if options.encoder_name != meta.encoder:
+            has, wanted = (name or "no vectors" for name in (meta.encoder, options.encoder_name))
+            raise UsageError(f"{path} was built with {has}, not {wanted}: update it with the same, or build it anew")
         recipe: Mapping[str, Any] = {} if records else meta.recipe
         if isinstance(records, Recipe) and meta.recipe:
             moved = records.moved(Path(), path).model_dump(mode="json", exclude_defaults=True)
@@ -305,7 +287,11 @@ def update(
             job_of=job_of(skb, source, options) if source else None,
         )
         if changes:
-            _tell_values(skb, path, ids, changes)
+            new = opened.enter_context(SKB.open(path))
+            for one in dict.fromkeys(ids):
+                number, other = skb.nodes.ids.find(one), new.nodes.ids.find(one)
+                if min(number, other) >= 0:
+                    _other_values(skb, number, new, other, changes)
     with suppress(UsageError), locked(path / LOCK, "another build is under way"):  # which deletes what this one read
         remove_unused(path, made.data)
     return made

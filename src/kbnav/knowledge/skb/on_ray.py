@@ -115,19 +115,12 @@ class OnRay:
             raise ServiceError(f"a worker of the Ray cluster failed more than {_DEATHS} times: {first}") from error
 
 
-def one_thread(name: str, base_url: str = "", api_key: str = "") -> Encoder:
-    """See ``encoders.load``; there is a worker for each processor."""
-    return encoders.load(name, base_url=base_url, api_key=api_key, threads=1)
-
-
 @contextmanager
-def on_ray(
-    workers: int | None = None, gpus: float = 0.0, load: Callable[[str], Encoder] = one_thread
-) -> Iterator[OnRay]:
+def on_ray(workers: int | None = None, gpus: float = 0.0, *, base_url: str = "", api_key: str = "") -> Iterator[OnRay]:
     """The workers of a cluster: as many as it has processors, unless it is said how many.
 
-    ``load`` makes the encoder of a name, where that is not fitted on the texts. Raises as ``connected``, and
-    ServiceError where the cluster lacks the GPUs.
+    ``base_url`` and ``api_key`` as of ``encoders.load``, for encoders that are not fitted on the texts. Raises as
+    ``connected``, and ServiceError where the cluster lacks the GPUs.
     """
     with connected("--on ray") as ray:
         with needs("ray", "--on ray"):
@@ -141,4 +134,5 @@ def on_ray(
         if gpus > there:
             raise ServiceError(f"the Ray cluster has {there:g} GPUs, and each worker is to have {gpus:g}")
         count, share = share_of(ray, workers, int(there / gpus) if gpus else None)
-        yield OnRay(ray, count, share, gpus, load)
+        # There is a worker for each processor.
+        yield OnRay(ray, count, share, gpus, partial(encoders.load, base_url=base_url, api_key=api_key, threads=1))

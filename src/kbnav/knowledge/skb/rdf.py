@@ -22,6 +22,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
@@ -127,7 +128,13 @@ def write_turtle(
 ) -> None:
     """Write an SKB's triples; ``types`` and ``relations`` by number. Raises InterruptedError once ``stopped``."""
     total, done, said = len(nodes) + graph.edges, 0, 0
-    for count, lines in _lines(nodes, graph, types, relations):
+    kinds = [f"<{_TYPE_IRI}{name}>" for name in local_names(types)]
+    predicates = [f"<{_RELATION_IRI}{name}>" for name in local_names(relations)]
+    iris = [_iri(node_id) for node_id in nodes.ids]
+    about = ((1, _about(node, fields, iris[node.number], kinds)) for node, fields in nodes.named())
+    rows = ((iri, graph.row(source)) for source, iri in enumerate(iris))
+    edges = ((len(row.nodes), f"{iri} {_edges(row, predicates, iris)} .\n") for iri, row in rows if len(row.nodes))
+    for count, lines in chain(about, edges):
         file.write(lines.encode())
         done += count
         if done - said >= _REPORT_EVERY or done == total:
@@ -135,18 +142,6 @@ def write_turtle(
             said = done
             if stopped():
                 raise InterruptedError("the build was stopped")
-
-
-def _lines(nodes: Nodes, graph: Graph, types: Sequence[str], relations: Sequence[str]) -> Iterator[tuple[int, str]]:
-    kinds = [f"<{_TYPE_IRI}{name}>" for name in local_names(types)]
-    predicates = [f"<{_RELATION_IRI}{name}>" for name in local_names(relations)]
-    iris = [_iri(node_id) for node_id in nodes.ids]
-    for node, fields in nodes.named():
-        yield 1, _about(node, fields, iris[node.number], kinds)
-    for source, iri in enumerate(iris):
-        row = graph.row(source)
-        if len(row.nodes):
-            yield len(row.nodes), f"{iri} {_edges(row, predicates, iris)} .\n"
 
 
 def _iri(node_id: str) -> str:

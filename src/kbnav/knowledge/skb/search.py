@@ -30,7 +30,6 @@ def reciprocal_rank_fusion(
     rankings: Sequence[Sequence[Id]],
     *,
     weights: Sequence[float] | None = None,
-    limit: int | None = None,
 ) -> list[tuple[Id, float]]:
     """Sum ``weight / (60 + rank)`` over rankings, ranks from 1 (Cormack, Clarke and Büttcher, SIGIR 2009).
 
@@ -42,8 +41,7 @@ def reciprocal_rank_fusion(
     for ranking, weight in zip(rankings, weights or [1.0] * len(rankings), strict=True):
         for rank, item in enumerate(ranking, start=1):
             sums[item] += weight / (RANK_CONSTANT + rank)
-    ordered = sorted(sums.items(), key=lambda pair: -pair[1])
-    return ordered if limit is None else ordered[:limit]
+    return sorted(sums.items(), key=lambda pair: -pair[1])
 
 
 def relative_score_fusion(

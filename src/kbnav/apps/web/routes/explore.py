@@ -57,20 +57,14 @@ async def overview(
         if type:
             return _listed(request, served, explorer.of_type(type, start, PAGE), start, kind=type)
         if relation:
-            return _relation(request, served, explorer, relation)
+            names, some = explorer.kb.relations, explorer.kb.get_property_examples(relation, limit=FOUND)
+            number, _ = names.resolve(relation)
+            of = {"relation": names.shown[number], "links": names.links(number), "examples": some}
+            return page(request, "explore_relation.html", served=served, **of)
         meta, shown = explorer.skb.meta, explorer.kb.relations.display
         return page(request, "explore_kb.html", served=served, meta=meta, shown=shown, q="")
 
     return await look_up(request, parts, visitor.owner, served, look)
-
-
-def _relation(request: Request, served: Served, explorer: Explorer, relation: str) -> Response:
-    number = explorer.kb.relations.resolve(relation)[0]
-    name = explorer.skb.relation_names[number]
-    links = sorted((one for one in explorer.skb.meta.tuples if one.relation == name), key=lambda one: -one.count)
-    examples = explorer.kb.get_property_examples(relation, limit=FOUND)
-    shown = explorer.kb.relations.shown[number]
-    return page(request, "explore_relation.html", served=served, relation=shown, links=links, examples=examples)
 
 
 @router.get("/explore/{kb}/neighbors")

@@ -97,7 +97,8 @@ class _Linked:
             found = [products.node(asin) for asin in (listed if isinstance(listed, list) else [])]
             targets.extend(node for node in found if node >= 0)
             sources.extend([number] * (len(targets) - len(sources)))
-        for known, links, (sources, targets) in zip(self.known, _links(fields), self._ends[len(LINKS) :], strict=True):
+        linked = [fields["brand"]] if "brand" in fields else [], fields.get("category", ()), fields.get("color", ())
+        for known, links, (sources, targets) in zip(self.known, linked, self._ends[len(LINKS) :], strict=True):
             targets.extend(known.setdefault(name, len(known)) for name in links)
             sources.extend([number] * len(links))
 
@@ -107,9 +108,8 @@ class _Linked:
             into = np.array(targets, np.int64)
             if relation >= len(LINKS):
                 names = list(self.known[relation - len(LINKS)])
-                rank = np.empty(len(names), np.int64)
-                rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
-                into = first + rank[into]
+                ranks = np.argsort(sorted(range(len(names)), key=names.__getitem__))
+                into = first + ranks[into]
                 first += len(names)
             yield EdgeArrays(np.array(sources, np.int64), np.full(len(into), relation), into)
 
@@ -235,10 +235,6 @@ class AmazonSource:
 
     def _lines(self, path: Path, parse: Callable[[str], Any] = parse_json) -> Iterator[dict[str, Any]]:
         return (record for _, record in objects(path, self._memory, parse))
-
-
-def _links(fields: Line) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
-    return ([fields["brand"]] if "brand" in fields else []), fields.get("category", ()), fields.get("color", ())
 
 
 def _picked(record: Line, keys: Sequence[str]) -> bytes:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
+from kbnav.answers.tables import Term
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.importers.tables import files_fingerprint
 from kbnav.knowledge.skb.schema import EdgeRecord, Losses, NodeRecord, Style
@@ -37,9 +38,6 @@ NAMES = (
 """Predicates of names, the best first."""
 UNTYPED = "resource"
 """Type of a node without ``rdf:type``."""
-_XSD = "http://www.w3.org/2001/XMLSchema#"
-_WHOLE = frozenset(_XSD + name for name in ("integer", "int", "long", "short", "nonNegativeInteger", "positiveInteger"))
-_REAL = frozenset(_XSD + name for name in ("decimal", "double", "float"))
 
 
 @dataclass(frozen=True)
@@ -140,17 +138,8 @@ def _local(iri: str) -> str:
 
 def _plain(value: Literal) -> Any:
     """A literal as a JSON value; one that its datatype does not allow stays a text."""
-    kind = value.datatype.value
-    try:
-        if kind in _WHOLE:
-            return int(value.value)
-        if kind in _REAL:
-            return float(value.value)
-    except ValueError:
-        return value.value
-    if kind == f"{_XSD}boolean":
-        return value.value in ("true", "1")
-    return value.value
+    found = Term("literal", value.value, value.datatype.value).python_value()
+    return float(found) if value.datatype.value.endswith("#decimal") and isinstance(found, int) else found
 
 
 def _triples(files: Sequence[Path]) -> Iterator[tuple[str, str, str | Literal]]:
