@@ -17,7 +17,7 @@ from fastapi.routing import APIRoute
 from pydantic import SecretStr
 from starlette.datastructures import Headers
 
-from kbnav.apps.web.auth import FREE_TRIES, Identities
+from kbnav.apps.web.auth import FREE_TRIES, MOST_WAIT, Identities, WrongTokens
 from kbnav.apps.web.routes import ROUTERS
 from kbnav.apps.web.routes.completions import _markdown
 from kbnav.apps.web.routes.evaluation import collect_router as collect
@@ -145,6 +145,12 @@ def test_wrong_tokens_are_slowed_and_a_right_one_always_passes(fresh_home, door)
         assert give(TOKENS["bob"].get_secret_value()).status_code in (200, 303)
         assert 429 in {give("wrong-again-and-again").status_code for _ in range(4)}  # a slow machine waits, too
         assert Visit(server.url)("GET", "/health").status_code == 200
+
+
+def test_an_address_that_gave_thousands_of_wrong_tokens_still_waits():
+    wrong = WrongTokens()
+    wrong._since["203.0.113.1"] = (2_000, time.monotonic())
+    assert MOST_WAIT - 5 < wrong.another("203.0.113.1") <= MOST_WAIT
 
 
 def test_a_network_of_proxies_that_is_none_is_refused_at_the_start(fresh_home):

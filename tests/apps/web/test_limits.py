@@ -271,9 +271,9 @@ def test_a_knowledge_base_that_fails_again_and_again_is_left_alone_and_then_trie
     for _ in range(limiter.FAILURES):
         assert one.problem == ""
         fails(one, ServiceError("away"))
-    with pytest.raises(NotAnswering, match="the knowledge base kb does not answer; it is tried again in 30 s"):
+    with pytest.raises(NotAnswering, match="it does not answer; it is tried again in 30 s"):
         one.check()
-    assert one.problem == "it does not answer"
+    assert "does not answer" in one.problem
     clock.now += limiter.PAUSE
     one.check()  # this one tries it
     with pytest.raises(NotAnswering):

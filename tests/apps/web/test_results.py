@@ -17,12 +17,11 @@ from kbnav.apps.web.results import (
     PART,
     Result,
     Row,
-    StoredTable,
     cell_data,
     matching,
     result_of,
     sorted_rows,
-    stored_table,
+    stored_result,
     table_result,
 )
 from kbnav.apps.web.service import served as open_served
@@ -52,12 +51,12 @@ def no_page(entity: str) -> str:
     return f"/page/{entity}"
 
 
-def kept_of(result: Result) -> StoredTable:
+def kept_of(result: Result) -> Result:
     """The result as it comes back from where it is kept."""
     parts = list(result.parts())
     document = json.loads(json.dumps(result.to_document()))
-    last = len(result.table.rows) - (len(parts) - 1) * PART
-    return stored_table(document, len(parts), dict(enumerate(parts)).get, last if parts else 0)
+    last = result.count - (len(parts) - 1) * PART
+    return stored_result(document, len(parts), dict(enumerate(parts)).get, last if parts else 0)
 
 
 def ordered(table: AnswerTable, column: str, descending: bool) -> list[Row]:
@@ -114,16 +113,16 @@ def test_an_ask_becomes_one_cell_and_a_ranking_a_table():
     assert [list(row) for row in kept_of(table_result(AnswerTable(boolean=True))).rows()] == [[TRUE]]
     ranking = Ranking((Ranked("instrument:a b", 1.0, "A", "instrument"), Ranked("x", 0.5)))
     result = result_of(None, ranking)
-    assert result.table.rows[0][1].entity_id == "instrument:a b"
-    assert cell_data(result.table.rows[0][1], result.table, no_page)["text"] == "A"
+    node = next(result.rows())[1]
+    assert (node.entity_id, cell_data(node, result.head, no_page)["text"]) == ("instrument:a b", "A")
     kept = kept_of(result)
-    assert (kept.ranking, list(kept.rows())) == (ranking, list(result.table.rows))
+    assert (kept.ranking, list(kept.rows())) == (ranking, list(result.rows()))
     assert result_of(None, Ranking()) is None
 
 
 def test_so_many_rows_are_kept_and_all_are_counted():
     result = table_result(AnswerTable(("n",), ((integer(1),),) * (MOST_ROWS + 5)))
-    assert (len(result.table.rows), result.total) == (MOST_ROWS, MOST_ROWS + 5)
+    assert (result.count, result.total) == (MOST_ROWS, MOST_ROWS + 5)
 
 
 terms = st.one_of(
@@ -141,9 +140,9 @@ terms = st.one_of(
 def test_any_table_is_kept_and_sorted(rows, descending):
     result = table_result(AnswerTable(("a", "b"), tuple(rows)))
     kept = kept_of(result)
-    assert (kept.columns, list(kept.rows())) == (("a", "b"), list(result.table.rows))
+    assert (kept.columns, list(kept.rows())) == (("a", "b"), list(result.rows()))
     turned = kept.at(sorted_rows(kept, "b", descending))
-    assert sorted(map(repr, turned)) == sorted(map(repr, result.table.rows))
+    assert sorted(map(repr, turned)) == sorted(map(repr, result.rows()))
     assert all(cell is None for _, cell in turned[sum(cell is not None for _, cell in turned) :])
     assert all(number < len(rows) for number in matching(kept, "a"))
 
@@ -172,12 +171,12 @@ NASTY = [
 ]
 
 
-def table() -> StoredTable:
+def table() -> Result:
     rows = tuple((Term("literal", text), integer(place), item(place + 1)) for place, text in enumerate(NASTY))
     return kept_of(table_result(AnswerTable(("text", "n", "who"), (*rows, (None, None, None)), labels={"Q1": "One"})))
 
 
-def written(result: StoredTable, form: Form, *, exact: bool = False) -> bytes:
+def written(result: Result, form: Form, *, exact: bool = False) -> bytes:
     return b"".join(download(result, form, exact=exact))
 
 

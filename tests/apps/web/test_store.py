@@ -3,7 +3,6 @@
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -72,10 +71,10 @@ def test_a_question_of_a_session_that_was_deleted_meanwhile_is_not_taken(store):
 
 
 def kept(store: Store, name: str, size: int, *, owner: str = "alice", session: str = "") -> int:
-    table = replace(ROWS.table, rows=ROWS.table.rows * size)
+    table = ROWS.table([*ROWS.rows()] * size)
     head = StoredResult(name, owner, "mini", "en", session, ROWS.to_document())
     most = 10 * len(next(ROWS.parts()))
-    return len(store.results.keep(head, Result(table, len(table)), most).table.rows)
+    return store.results.keep(head, Result.of(table), most).count
 
 
 def count(store: Store, name: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from kbnav.agents.common.answering import plain_ranking
@@ -48,9 +48,8 @@ class Recorder:
 
     def over(self, step: Step) -> None:
         """Listen to a retriever, which tells of its steps once they are over."""
-        self._calls += 1
-        self._record({"kind": "call", "call": self._calls, "turn": step.call.turn, **call_data(step.call)})
-        self._record({"kind": "step", "call": self._calls, **step_data(step)})
+        self(Event("call", step.call))
+        self(Event("step", steps=(step,)))
 
 
 def answer_data(attempt: Attempt, served: Served, result_id: str, result: Result | None) -> dict[str, Any]:
@@ -87,19 +86,19 @@ def result_data(result_id: str, result: Result, absence: Absence | None = None) 
     return {
         "absence": asdict(absence) if absence else None,
         "id": result_id,
-        "columns": list(result.table.columns),
-        "rows": len(result.table.rows),
+        "columns": list(result.columns),
+        "rows": result.count,
         "total": result.total,
-        "cut": result.table.cut,
+        "cut": result.head.cut,
         "ranking": result.ranking is not None,
     }
 
 
 def first_rows(result: Result, served: Served) -> dict[str, Any] | None:
     """The first page of rows, as ``/api/results/{id}/rows`` gives it; None where their labels must be looked up."""
-    rows, head = result.table.rows[:PAGE], replace(result.table, rows=())
+    rows, head = [*result.rows(0, PAGE)], result.head
     if missing_labels(rows, head):
         return None
     cells = [[cell_data(cell, head, served.link) for cell in row] for row in rows]
-    numbers, total = list(range(len(rows))), len(result.table.rows)
-    return {"columns": list(head.columns), "numbers": numbers, "start": 0, "total": total, "rows": cells}
+    numbers = list(range(len(rows)))
+    return {"columns": list(head.columns), "numbers": numbers, "start": 0, "total": result.count, "rows": cells}

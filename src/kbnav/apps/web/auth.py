@@ -11,10 +11,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -34,6 +33,7 @@ LARGEST_CONVERSATION, LARGEST_BODY = 2_000_000, 400_000
 LONGEST_COOKIES = 8_000
 """Characters; Python's reader of cookies takes a minute for some of 60,000."""
 SHORTEST_TOKEN = 16
+WRONG_TOKENS = "too many wrong tokens; try again"
 FREE_TRIES = 5
 """Wrong tokens from one address before it has to wait."""
 MOST_WAIT = 30.0
@@ -175,25 +175,17 @@ class WrongTokens:
     def __init__(self) -> None:
         self._since: dict[str, tuple[int, float]] = {}
 
-    def wait(self, client: str) -> float:
-        """Seconds that an address must wait before another try."""
-        tries, last = self._since.get(client, (0, 0.0))
-        return max(0.0, last + min(MOST_WAIT, 0.1 * 2**tries) - time.monotonic()) if tries >= FREE_TRIES else 0.0
-
-    def check(self, client: str) -> None:
-        """Raise HTTPException where an address must wait."""
-        if wait := self.wait(client):
-            raise HTTPException(429, f"too many wrong tokens; try again in {wait:.0f} s")
-
-    def count(self, client: str) -> None:
-        """Another wrong one."""
-        tries, last = self._since.get(client, (0, 0.0))
-        if time.monotonic() - last > FORGET:
-            tries = 0
+    def another(self, client: str) -> float:
+        """Count another wrong one; or, where the address must wait before it tries again, for how many seconds."""
+        (tries, last), now = self._since.get(client, (0, 0.0)), time.monotonic()
+        wait = last + min(MOST_WAIT, 0.1 * 2 ** min(tries, 10)) - now
+        if tries >= FREE_TRIES and wait > 0:
+            return wait
         if len(self._since) >= MOST_CLIENTS:
             self._since.pop(next(iter(self._since)))
         self._since.pop(client, None)
-        self._since[client] = (tries + 1, time.monotonic())
+        self._since[client] = (1 if now - last > FORGET else tries + 1, now)
+        return 0.0
 
 
 def _cookie(headers: Headers) -> str:
@@ -280,11 +272,10 @@ class Gate:
             return None, refusal(request, 503, str(error))
         if self._identities.closed and not visitor and "authorization" in headers:
             client = self._client(scope)
-            if wait := self._wrong.wait(client):
-                refused = refusal(request, 429, f"too many wrong tokens; try again in {wait:.0f} s")
+            if wait := self._wrong.another(client):
+                refused = refusal(request, 429, f"{WRONG_TOKENS} in {wait:.0f} s")
                 refused.headers["Retry-After"] = str(round(wait) + 1)
                 return None, refused
-            self._wrong.count(client)
         if visitor or path.startswith(_OPEN):
             return visitor, None
         if self._identities.by_token and scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
@@ -305,19 +296,14 @@ class Gate:
             return ""
         try:
             site = urlsplit(origin)
+            usual_port = site.port in (None, {"http": 80, "https": 443}.get(site.scheme))
         except ValueError:
             return "the Origin header is no address"
-        if _same_site(site, headers.get("host", "")) or self._is_public(site):
-            return ""
-        return "requests from other sites are refused"
-
-    def _is_public(self, site: SplitResult) -> bool:
-        """Whether an origin is one of the names that browsers use, at the usual port: a proxy's, which hides ours."""
-        try:
-            usual = site.port in (None, {"http": 80, "https": 443}.get(site.scheme))
-        except ValueError:
-            return False
-        return usual and (site.hostname or "") in self._public
+        host = headers.get("host", "")
+        same = host_name(host) and site.netloc.casefold() == host.casefold() and site.scheme in ("http", "https")
+        # A proxy hides our port: then the names that browsers use, at the usual one, are ours as well.
+        public = usual_port and (site.hostname or "") in self._public
+        return "" if same or public else "requests from other sites are refused"
 
     def _connected(self, scope: Scope) -> str:
         return scope["client"][0] if scope.get("client") else ""
@@ -331,8 +317,3 @@ class Gate:
         return next(
             (one for name in reversed(named) if (one := name.strip()) and not self._identities.is_proxy(one)), connected
         )
-
-
-def _same_site(site: SplitResult, host: str) -> bool:
-    """Whether an origin is where the request was sent to: the same name and port."""
-    return bool(host_name(host)) and site.netloc.casefold() == host.casefold() and site.scheme in ("http", "https")

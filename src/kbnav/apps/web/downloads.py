@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 from kbnav.answers.tables import AnswerTable, Cell
-from kbnav.apps.web.results import PART, Row, StoredTable, number, text_of
+from kbnav.apps.web.results import PART, Result, Row, number, text_of
 from kbnav.errors import UsageError
 from kbnav.runs.trajectory import Outcome
 
@@ -45,7 +45,7 @@ _SHEET_ROWS = 1_048_576
 _BYTES = 1 << 16
 
 
-def download(result: StoredTable, form: Form, *, exact: bool = False, labels: Labels = lambda _: {}) -> Iterator[bytes]:
+def download(result: Result, form: Form, *, exact: bool = False, labels: Labels = lambda _: {}) -> Iterator[bytes]:
     """A whole result, a piece at a time.
 
     CSV and Excel have an entity's label and beside it, in a column of its own, its id. Spreadsheets run cells that
@@ -57,14 +57,11 @@ def download(result: StoredTable, form: Form, *, exact: bool = False, labels: La
         raise UsageError("only a graph, as of CONSTRUCT or DESCRIBE, can be written as RDF")
     if form == "xlsx":
         return _sheet(result, labels)
+    write = {"csv": _csv_texts(_values(result), exact), "tsv": _tsv(result, exact), "json": _json(result)}
+    texts = write.get(form, _triples(result))
     if form == "csv" and not exact and result.ranking is None:
         # Spreadsheets know UTF-8 by the mark in front.
-        texts: Iterator[str] = chain(["\ufeff"], _csv_texts(_labelled(result, labels, text_of), exact=False))
-    else:
-        write: Mapping[str, Callable[[StoredTable, bool], Iterator[str]]] = {
-            "csv": lambda result, exact: _csv_texts(_values(result), exact), "tsv": _tsv, "json": _json, "nt": _triples
-        }  # fmt: skip
-        texts = write[form](result, exact)
+        texts = chain(["\ufeff"], _csv_texts(_labelled(result, labels, text_of), exact=False))
     return (text.encode("utf-8", "replace") for text in texts)
 
 
@@ -74,7 +71,7 @@ def answer_csv(outcome: Outcome, *, exact: bool = False, fields: Sequence[Mappin
         return outcome.ranking.to_csv(fields) if outcome.ranking is not None else ""
     if table.boolean is not None:
         return table.to_csv()
-    return "".join(_csv_texts(_labelled(StoredTable.of(table), lambda _: {}, text_of, len(table)), exact))
+    return "".join(_csv_texts(_labelled(Result.of(table), lambda _: {}, text_of, len(table)), exact))
 
 
 def attachment(title: str, ending: str) -> str:
@@ -99,7 +96,7 @@ def _csv_texts(rows: Iterable[Sequence[Any]], exact: bool) -> Iterator[str]:
 
 
 def _labelled(
-    result: StoredTable, labels: Labels, value: Callable[[Cell, AnswerTable], str | float], first: int = PART
+    result: Result, labels: Labels, value: Callable[[Cell, AnswerTable], str | float], first: int = PART
 ) -> Iterator[Sequence[str | float]]:
     """The names of the columns, and the rows: an entity by its label and, if the ``first`` rows have some, its id."""
     with_ids = [any(map(result.head.entity, column)) for column in zip(*result.rows(0, first), strict=True)]
@@ -116,7 +113,7 @@ def _labelled(
             yield list(chain.from_iterable(pairs))
 
 
-def _tsv(result: StoredTable, exact: bool) -> Iterator[str]:
+def _tsv(result: Result, exact: bool) -> Iterator[str]:
     """SPARQL 1.1 TSV: terms as Turtle writes them; of a ranking, plain texts."""
     tidy = str if exact else unformulated
     if result.ranking is not None:
@@ -128,7 +125,7 @@ def _tsv(result: StoredTable, exact: bool) -> Iterator[str]:
         yield "\t".join(one.value if one and number(one) is not None else _term(one, tidy) for one in cells) + "\n"
 
 
-def _json(result: StoredTable, exact: bool) -> Iterator[str]:  # noqa: ARG001 - as the others
+def _json(result: Result) -> Iterator[str]:
     """SPARQL 1.1 JSON results; of a ranking its records."""
     if result.ranking is not None:
         yield json.dumps(result.ranking.records(), ensure_ascii=False, indent=1)
@@ -143,7 +140,7 @@ def _json(result: StoredTable, exact: bool) -> Iterator[str]:  # noqa: ARG001 - 
     yield "\n]}}\n"
 
 
-def _triples(result: StoredTable, exact: bool) -> Iterator[str]:  # noqa: ARG001 - as the others
+def _triples(result: Result) -> Iterator[str]:
     for row in result.rows():
         if all(cell is not None for cell in row):
             yield " ".join(map(_term, row)) + " .\n"
@@ -165,7 +162,7 @@ def _iri(text: str) -> str:
     return _BAD_IRI.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
-def _sheet(result: StoredTable, labels: Labels) -> Iterator[bytes]:
+def _sheet(result: Result, labels: Labels) -> Iterator[bytes]:
     """An Excel file; texts are never formulas there, and a label stands for an entity, its id beside it."""
     import xlsxwriter
 
@@ -188,7 +185,7 @@ def _sheet(result: StoredTable, labels: Labels) -> Iterator[bytes]:
             yield piece
 
 
-def _values(result: StoredTable) -> Iterator[Sequence[str]]:
+def _values(result: Result) -> Iterator[Sequence[str]]:
     """Names and then values as CSV has them."""
     if result.ranking is None:
         yield result.columns

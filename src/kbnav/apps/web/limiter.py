@@ -303,18 +303,13 @@ class CircuitBreaker:
     @property
     def problem(self) -> str:
         """Why nothing is asked of it now; empty where it is in service."""
-        return self._damage or ("it does not answer" if self._clock() < self._open_until else "")
+        wait = self._open_until - self._clock()
+        return self._damage or (f"it does not answer; it is tried again in {wait:.0f} s" if wait > 0 else "")
 
     def check(self) -> None:
         """Raise NotAnswering where the knowledge base is out of service, or does not answer."""
-        if self._damage:
-            raise NotAnswering(f"the knowledge base {self._name} is out of service: {self._damage}")
         with self._lock:
-            wait = self._open_until - self._clock()
-            if wait > 0:
-                raise NotAnswering(
-                    f"the knowledge base {self._name} does not answer; it is tried again in {wait:.0f} s"
-                )
+            self.refuse()
             if self._failures >= FAILURES:  # one goes ahead and tries it, the others wait for what comes of that
                 self._open_until = self._clock() + PAUSE
 

@@ -42,41 +42,33 @@ Link = Callable[[str], str]
 
 @dataclass(frozen=True)
 class Result:
-    """A table, or a ranking as a table; ``total`` counts the rows that there were before ``MOST_ROWS`` were kept."""
+    """A table without rows, and ``count`` rows, which ``read`` gives by the number of a part.
 
-    table: AnswerTable
-    total: int
-    ranking: Ranking | None = None
-
-    def to_document(self) -> dict[str, Any]:
-        """Plain data, without the rows of a table, that ``stored_table`` reads."""
-        if self.ranking is not None:
-            return {"ranking": adapter(Ranking).dump_python(self.ranking, mode="json")}
-        head = adapter(AnswerTable).dump_python(replace(self.table, rows=()), mode="json")
-        return {"head": head, "total": self.total}
-
-    def parts(self) -> Iterator[str]:
-        """The rows of a table, ``PART`` at a time, each as ``read_part`` reads it; a ranking has none."""
-        if self.ranking is None:
-            for start in range(0, len(self.table.rows), PART):
-                yield json.dumps(self.table.rows[start : start + PART], ensure_ascii=False, separators=(",", ":"))
-
-
-@dataclass(frozen=True)
-class StoredTable:
-    """A kept result: a table without rows, and ``count`` rows, which ``read`` gives by the number of a part."""
+    ``total`` counts those that there were before ``MOST_ROWS`` were kept; ``ranking`` is what it was made of, if any.
+    """
 
     head: AnswerTable
     count: int
     read: Callable[[int], Sequence[Row]]
+    total: int
     ranking: Ranking | None = None
 
     @classmethod
-    def of(cls, table: AnswerTable, ranking: Ranking | None = None) -> StoredTable:
-        """A table that is in memory; ``ranking`` is what it was made of, if any."""
-        rows = table.rows
-        head = replace(table, rows=())
-        return cls(head, len(rows), lambda part: rows[part * PART : (part + 1) * PART], ranking)
+    def of(cls, table: AnswerTable, total: int = 0, ranking: Ranking | None = None) -> Result:
+        """A table that is in memory; without a ``total`` its own rows are all."""
+        rows, head = table.rows, replace(table, rows=())
+        return cls(head, len(rows), lambda part: rows[part * PART : (part + 1) * PART], total or len(rows), ranking)
+
+    def to_document(self) -> dict[str, Any]:
+        """Plain data, without the rows of a table, that ``stored_result`` reads."""
+        if self.ranking is not None:
+            return {"ranking": adapter(Ranking).dump_python(self.ranking, mode="json")}
+        return {"head": adapter(AnswerTable).dump_python(self.head, mode="json"), "total": self.total}
+
+    def parts(self) -> Iterator[str]:
+        """The rows of a table, ``PART`` at a time, each as ``read_part`` reads it; a ranking has none."""
+        for part in range(-(-self.count // PART) if self.ranking is None else 0):
+            yield json.dumps(self.read(part), ensure_ascii=False, separators=(",", ":"))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -100,18 +92,19 @@ class StoredTable:
         return replace(self.head, rows=tuple(rows))
 
 
-def stored_table(
+def stored_result(
     document: Mapping[str, Any], parts: int, read: Callable[[int], str | None], last: int = PART
-) -> StoredTable:
+) -> Result:
     """A document's result, ``parts`` parts with ``last`` rows in the last, given by ``read``. Raises DataError."""
     try:
         if "ranking" in document:
             ranking: Ranking = adapter(Ranking).validate_python(document["ranking"])
-            return StoredTable.of(_as_table(ranking), ranking)
+            return Result.of(_as_table(ranking), ranking=ranking)
         head: AnswerTable = adapter(AnswerTable).validate_python(document["head"])
     except (ValidationError, LookupError) as error:
         raise DataError(f"{_DAMAGED}: no table") from error
-    return StoredTable(head, (parts - 1) * PART + last if parts else 0, lambda part: read_part(read(part) or "[]"))
+    count = (parts - 1) * PART + last if parts else 0
+    return Result(head, count, lambda part: read_part(read(part) or "[]"), document.get("total", count))
 
 
 def read_part(text: str) -> list[Row]:
@@ -129,15 +122,15 @@ def table_result(table: AnswerTable) -> Result:
     """What a query gave; the answer of an ASK becomes a table of one cell."""
     if table.boolean is not None:
         cell = Term("literal", str(table.boolean).lower(), _XSD + "boolean")
-        return Result(replace(table, columns=("boolean",), rows=((cell,),), boolean=None), 1)
-    return Result(replace(table, rows=table.rows[:MOST_ROWS]), len(table))
+        return Result.of(replace(table, columns=("boolean",), rows=((cell,),), boolean=None))
+    return Result.of(replace(table, rows=table.rows[:MOST_ROWS]), len(table))
 
 
 def result_of(table: AnswerTable | None, ranking: Ranking | None) -> Result | None:
     """What an outcome has; None for neither."""
     if table is not None:
         return table_result(table)
-    return Result(_as_table(ranking), len(ranking), ranking) if ranking is not None and ranking.nodes else None
+    return Result.of(_as_table(ranking), ranking=ranking) if ranking is not None and ranking.nodes else None
 
 
 def _as_table(ranking: Ranking) -> AnswerTable:
@@ -160,7 +153,7 @@ def _as_table(ranking: Ranking) -> AnswerTable:
     return AnswerTable(columns, rows, labels={**found.labels, **{node.id: node.label for node in ranking.nodes}})
 
 
-def matching(result: StoredTable, text: str) -> Sequence[int]:
+def matching(result: Result, text: str) -> Sequence[int]:
     """The numbers of the rows of which a cell shows a text, or is the entity of that id; upper and lower case alike."""
     wanted, head = text.casefold(), result.head
 
@@ -170,7 +163,7 @@ def matching(result: StoredTable, text: str) -> Sequence[int]:
     return array("L", [number for number, row in enumerate(result.rows()) if any(map(has, row))])
 
 
-def sorted_rows(result: StoredTable, column: str, descending: bool) -> Sequence[int]:
+def sorted_rows(result: Result, column: str, descending: bool) -> Sequence[int]:
     """The numbers of the rows, sorted by a column: numbers and dates by value, entities by label; unbound come last."""
     place = result.columns.index(column)
     bound: list[tuple[tuple[int, tuple[float, ...], str], int]] = []

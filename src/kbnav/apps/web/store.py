@@ -9,15 +9,15 @@ import threading
 import time
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from kbnav.answers.language import plural
-from kbnav.apps.web.results import PART, Result, StoredTable, sorted_rows, stored_table
+from kbnav.apps.web.results import PART, Result, sorted_rows, stored_result
 from kbnav.errors import Busy, DatabaseAway, DataError, LimitReached, NotOffered, UsageError
 from kbnav.runs.database import Execute, Rows, execute
 from kbnav.runs.journal import LARGEST, private_file, unpacked
@@ -41,18 +41,6 @@ _LOCKS = 0x6B626E
 """The class of the advisory locks of ``transaction``, apart from that of the tables."""
 _UNDER_WAY = "status IN ('queued', 'running')"
 _EMPTY = "title = '' AND NOT EXISTS (SELECT 1 FROM web_runs WHERE web_runs.session = web_sessions.id)"
-
-
-class Database(Protocol):
-    """A place for tables, called from several threads; statements have ``?`` for their values."""
-
-    def run(self, statement: str, values: Sequence[object] = ()) -> Rows:
-        """The rows of a statement, or those of its RETURNING."""
-        ...
-
-    def transaction(self, lock: str) -> AbstractContextManager[Execute]:
-        """Several statements, all of them or none, and one after another with all others of the same ``lock``."""
-        ...
 
 
 def has_failed(error: BaseException | None) -> bool:
@@ -81,13 +69,13 @@ class SqliteDatabase:
         self._connection, self._lock = connection, threading.Lock()
 
     def run(self, statement: str, values: Sequence[object] = ()) -> Rows:
-        """As the protocol says."""
+        """The rows of a statement, with ``?`` for its values, or those of its RETURNING; from any thread."""
         with _failing(), self._lock:
             return self._execute(statement, values)
 
     @contextmanager
     def transaction(self, lock: str) -> Iterator[Execute]:  # noqa: ARG002
-        """As the protocol says."""
+        """Several statements, all of them or none, and one after another with all others of the same ``lock``."""
         with _failing(), self._lock:
             self._connection.execute("BEGIN IMMEDIATE")
             with self._connection:  # commits, or rolls back where something is raised
@@ -109,16 +97,19 @@ class PostgresDatabase:
         self._pool = pool
 
     def run(self, statement: str, values: Sequence[object] = ()) -> Rows:
-        """As the protocol says."""
+        """As of ``SqliteDatabase``."""
         with _failing(), self._pool.connection() as connection:
             return execute(connection, statement, values)
 
     @contextmanager
     def transaction(self, lock: str) -> Iterator[Execute]:
-        """As the protocol says; a statement sees what was committed before it, so the lock is a statement before."""
+        """As of ``SqliteDatabase``; a statement sees what was committed before it, so the lock has one of its own."""
         with _failing(), self._pool.connection() as connection, connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (_LOCKS, lock))
             yield partial(execute, connection)
+
+
+Database = SqliteDatabase | PostgresDatabase
 
 
 @contextmanager
@@ -501,7 +492,7 @@ class Results:
                 break
             self._run("INSERT INTO web_parts (result, number, data) VALUES (?, ?, ?)", (head.id, number, part))
             number, size = number + 1, size + len(part)
-        count, now = min(len(result.table.rows), number * PART), time.time()
+        count, now = min(result.count, number * PART), time.time()
         last = count - (number - 1) * PART if number else 0
         with self._transaction(f"results of {head.owner}") as run:
             run(
@@ -523,11 +514,9 @@ class Results:
                 if size > most and result_id != head.id:
                     _delete_rows(run, result_id)
                     size -= taken
-        if result.ranking:
-            return result
-        return replace(result, table=replace(result.table, rows=result.table.rows[:count]))
+        return result if result.ranking else replace(result, count=count)
 
-    def find(self, result_id: str) -> tuple[StoredResult, StoredTable] | None:
+    def find(self, result_id: str) -> tuple[StoredResult, Result] | None:
         """A result whose rows are read when they are asked for; None where there is none. Raises DataError."""
         rows = self._run(
             "SELECT id, r.owner, kb, language, session, document, COALESCE(parts, 0), COALESCE(last, 0) "
@@ -536,10 +525,9 @@ class Results:
         )
         if not rows:
             return None
-        parts, last = rows[0][-2:]
-        head = StoredResult(*rows[0][:-2])
-        head = replace(head, document=_json(rows[0][-3]))
-        return head, stored_table(head.document, parts, partial(self.part, result_id), last)
+        *about, document, parts, last = rows[0]
+        head = StoredResult(*about, _json(document))
+        return head, stored_result(head.document, parts, partial(self.part, result_id), last)
 
     def part(self, result_id: str, number: int) -> str | None:
         """Some rows of a result, by the number of their part from 0 on; None where they are not kept."""

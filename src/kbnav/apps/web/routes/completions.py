@@ -26,6 +26,8 @@ from kbnav.runs.trajectory import Outcome, Turn
 SHOWN_ROWS = 20
 MOST_TURNS = 20
 _RESPONSE = "resp-"
+_UNSERVED = ("tools", "functions", "logprobs", "background", "conversation")
+"""Parameters that ask for what an answer here cannot be."""
 _LIVE = str.maketrans({char: "\\" + char for char in "\\`[]<>&"})
 
 
@@ -84,14 +86,6 @@ class Conversation(Asked):
     response_format: dict[str, Any] | None = None
     logprobs: bool | None = None
 
-    @property
-    def unserved(self) -> list[str]:
-        """Parameters that ask for what an answer here cannot be."""
-        text_only = (self.response_format or {}).get("type", "text") == "text"
-        served = {"n": self.n in (None, 1), "response_format": text_only}
-        served |= {name: not getattr(self, name) for name in ("tools", "functions", "logprobs")}
-        return [name for name, fine in served.items() if not fine]
-
 
 class ResponseAsked(Asked):
     """A request for a response; ``previous_response_id`` is the answer that the question follows up."""
@@ -101,14 +95,6 @@ class ResponseAsked(Asked):
     text: dict[str, Any] | None = None
     background: bool | None = None
     conversation: Any = None
-
-    @property
-    def unserved(self) -> list[str]:
-        """Parameters that ask for what an answer here cannot be."""
-        text_only = ((self.text or {}).get("format") or {}).get("type", "text") == "text"
-        served = {"text.format": text_only}
-        served |= {name: not getattr(self, name) for name in ("tools", "background", "conversation")}
-        return [name for name, fine in served.items() if not fine]
 
 
 @router.get("/models")
@@ -161,8 +147,12 @@ def _ask(
     owner: str,
 ) -> StoredRun:
     """Put the question that a request asks into the queue. Raises HTTPException."""
-    if asked.unserved:
-        raise HTTPException(400, f"not served here: {', '.join(asked.unserved)}; an answer is one text")
+    given = vars(asked)
+    forms = {"response_format": given.get("response_format"), "text.format": (given.get("text") or {}).get("format")}
+    unserved = [name for name, form in forms.items() if (form or {}).get("type", "text") != "text"]
+    unserved += [name for name in _UNSERVED if given.get(name)] + ["n"] * (given.get("n") not in (None, 1))
+    if unserved:
+        raise HTTPException(400, f"not served here: {', '.join(unserved)}; an answer is one text")
     question, history = _conversation(messages, parts, owner)
     choice = next((choice for choice in _choices(parts) if asked.model in ("/".join(choice), choice[0])), None)
     if choice is None:

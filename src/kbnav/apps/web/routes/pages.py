@@ -10,7 +10,7 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from kbnav.answers.question import LONGEST_QUESTION, SPARQL
-from kbnav.apps.web.auth import COOKIE, Identities, Visitor, cookie_header
+from kbnav.apps.web.auth import COOKIE, WRONG_TOKENS, Identities, Visitor, cookie_header
 from kbnav.apps.web.rendering import form_of, page
 from kbnav.apps.web.routes.common import (
     REFUSALS,
@@ -46,8 +46,8 @@ async def login(request: Request) -> Response:
     form = await form_of(request)
     name = identities.by_secret(form.get("token", [""])[0].strip())
     if not name:
-        state.wrong.check(state.client)
-        state.wrong.count(state.client)
+        if wait := state.wrong.another(state.client):
+            raise HTTPException(429, f"{WRONG_TOKENS} in {wait:.0f} s")
         return page(request, "login.html", 403, wrong=True)
     response = RedirectResponse("/", 303)
     response.headers.append("Set-Cookie", cookie_header(identities.cookie_of(name), secure=state.secure))

@@ -18,7 +18,7 @@ from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.console import answer_table, evidence_data, property_name
 from kbnav.apps.web.answers import PAGE, query_data, result_data
 from kbnav.apps.web.downloads import MEDIA, Form, attachment, download
-from kbnav.apps.web.results import Row, StoredTable, cell_data, matching, table_result
+from kbnav.apps.web.results import Result, Row, cell_data, matching, table_result
 from kbnav.apps.web.routes.common import (
     REFUSALS,
     Body,
@@ -228,7 +228,7 @@ def prefixes(kb: str, parts: ChatOf, visitor: VisitorOf) -> Mapping[str, str]:  
 # Rows, files, evidence and dates of a result: one's own, or what is shared by a link
 
 
-Stored = tuple[StoredResult, StoredTable]
+Stored = tuple[StoredResult, Result]
 
 
 def _own_result(result_id: str, parts: ChatOf, visitor: VisitorOf) -> Stored:
@@ -245,8 +245,8 @@ def _shared_result(run: SharedRun, parts: ChatOf) -> Stored:
     return found
 
 
-def _add_result_routes(prefix: str, result: Callable[..., Any]) -> None:
-    """Rows and files of what ``result`` finds."""
+def _add_routes(prefix: str, result: Callable[..., Any]) -> None:
+    """Rows, evidence, dates and files of what ``result`` finds."""
     dependency = Depends(result)
 
     @router.get(f"{prefix}/rows")
@@ -274,25 +274,6 @@ def _add_result_routes(prefix: str, result: Callable[..., Any]) -> None:
                 labelled = replace(labelled, labels={**labelled.labels, **more})
         cells = [[cell_data(cell, labelled, served.link) for cell in row] for row in shown]
         return Rows(columns=list(table.columns), numbers=numbers, start=start, total=total, rows=cells)
-
-    @router.get(f"{prefix}/{{form}}", responses=_FILES)
-    async def file(
-        form: Form, request: Request, parts: ChatOf, stored: Stored = dependency, exact: Exact = False,
-        title: Title = "",
-    ) -> Response:  # fmt: skip
-        """The whole result as a file: CSV, TSV, SPARQL JSON results (a ranking as a list of its nodes) or Excel.
-
-        CSV and Excel have labels and ids. ``nt`` is N-Triples, of what CONSTRUCT or DESCRIBE gave.
-        """
-        turn = parts.service.downloads.turn(reader_of(request), "", gone=request.is_disconnected)
-        content = download(stored[1], form, exact=exact, labels=_file_labels(parts, stored))
-        headers = {"Content-Disposition": attachment(title, form)}
-        return Download(content, turn, media_type=MEDIA[form], headers=headers)
-
-
-def _add_evidence_routes(prefix: str, result: Callable[..., Any]) -> None:
-    """Evidence and dates of rows of what ``result`` finds."""
-    dependency = Depends(result)
 
     @router.get(f"{prefix}/evidence")
     async def evidence(row: Numbers, request: Request, parts: ChatOf, stored: Stored = dependency) -> dict[str, Any]:
@@ -333,10 +314,23 @@ def _add_evidence_routes(prefix: str, result: Callable[..., Any]) -> None:
             for row in chosen
         ]
 
+    @router.get(f"{prefix}/{{form}}", responses=_FILES)  # last: it takes any name
+    async def file(
+        form: Form, request: Request, parts: ChatOf, stored: Stored = dependency, exact: Exact = False,
+        title: Title = "",
+    ) -> Response:  # fmt: skip
+        """The whole result as a file: CSV, TSV, SPARQL JSON results (a ranking as a list of its nodes) or Excel.
+
+        CSV and Excel have labels and ids. ``nt`` is N-Triples, of what CONSTRUCT or DESCRIBE gave.
+        """
+        turn = parts.service.downloads.turn(reader_of(request), "", gone=request.is_disconnected)
+        content = download(stored[1], form, exact=exact, labels=_file_labels(parts, stored))
+        headers = {"Content-Disposition": attachment(title, form)}
+        return Download(content, turn, media_type=MEDIA[form], headers=headers)
+
 
 for _prefix, _result in (("/results/{result_id}", _own_result), ("/shared/{share_id}", _shared_result)):
-    _add_evidence_routes(_prefix, _result)
-    _add_result_routes(_prefix, _result)  # last: {form} takes any name
+    _add_routes(_prefix, _result)
 
 
 def _sorted(
