@@ -179,7 +179,7 @@ def test_those_that_fit_a_knowledge_base_are_offered_after_its_agents(demo_kb, m
 def test_a_ranking_comes_with_its_steps_in_a_session_and_without(visit, web_home):
     answer = visit("POST", "/api/ask", {"question": QUERY, "kb": "demo", "system": "graph-rank"}).json()
     assert (answer["status"], answer["result"]["ranking"], answer["actions"]) == ("answered", True, 3)
-    assert answer["text"].startswith("The Brown Eye; ")
+    assert answer["text"].startswith("The Brown Eye, ")
     rows = visit("GET", f"/api/results/{answer['result']['id']}/rows").json()["rows"]
     assert rows[0][1]["text"] == "The Brown Eye"
     saved = json.loads((web_home / "runs" / f"{answer['run']}.json").read_text())

@@ -178,7 +178,7 @@ class WrongTokens:
     def another(self, client: str) -> float:
         """Count another wrong one; or, where the address must wait before it tries again, for how many seconds."""
         (tries, last), now = self._since.get(client, (0, 0.0)), time.monotonic()
-        wait = last + min(MOST_WAIT, 0.1 * 2 ** min(tries, 10)) - now
+        wait = last + min(MOST_WAIT, 0.1 * 2.0 ** min(tries, 10)) - now
         if tries >= FREE_TRIES and wait > 0:
             return wait
         if len(self._since) >= MOST_CLIENTS:
