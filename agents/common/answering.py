@@ -291,7 +291,7 @@ class RankingEnding:
         if outcome.stop == "finish":
             chosen = state["path"][-1].call
             none = bool(chosen.arguments.get("no_answer"))
-            scored = [(node, round(1 / rank, 4)) for rank, node in enumerate([] if none else named_by(chosen), 1)]
+            scored = [(node, round(1 / rank, 4)) for rank, node in enumerate(named_by(chosen), 1)]
             outcome = replace(outcome, note=chosen.thought, text=str(chosen.arguments.get("answer", "")).strip())
         else:
             scored = best_supported(all_steps(state))[:BEST_EFFORT]
@@ -303,7 +303,7 @@ class RankingEnding:
             return outcome
         # A graph is whole: where look-ups found nothing at all, it is not there. A refusal says why by itself.
         looked = [step for step in state["path"] if step.ok and step.call.tool != FINISH]
-        nothing = bool(looked) and not any(step.nodes or step.rows for step in looked)
+        nothing = looked and not any(step.nodes or step.rows for step in looked) and not asks_back(outcome.text)
         outcome = replace(outcome, note="") if outcome.text else outcome
         return replace(outcome, status="no answer", absence=Absence("not stated") if nothing else None)
 
@@ -326,8 +326,9 @@ def looked_at(arguments: Mapping[str, Any]) -> list[str]:
 
 
 def named_by(finish: Call) -> list[str]:
-    """The ids that a finish names, each once."""
-    return list(dict.fromkeys(str(node) for node in finish.arguments.get("nodes") or ()))
+    """The ids that a finish names, each once; none where it says that nothing answers."""
+    nodes = () if finish.arguments.get("no_answer") else finish.arguments.get("nodes") or ()
+    return list(dict.fromkeys(map(str, nodes)))
 
 
 # The answer in words
