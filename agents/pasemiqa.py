@@ -9,11 +9,12 @@ from kbnav.agents.common.answering import ANSWERS
 from kbnav.agents.common.policy import ChatPolicy, read_demonstrations
 from kbnav.agents.common.schema import Schema, hide_single_type
 from kbnav.agents.skb import skb_offline
-from kbnav.agents.walking.base import PROMPTS, Models, Planned, WalkEnding, open_planned, open_walking_models
+from kbnav.agents.walking.base import PROMPTS, Models, Planned, WalkEnding, open_match, open_walking_models
 from kbnav.agents.walking.options import PasemiqaOptions
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.planning.paths import Planner
+from kbnav.planning.planners import open_planner
 from kbnav.settings.model import OFFLINE, Settings
 from kbnav.tools.skb import find_relations, finish, read_document
 from kbnav.tools.toolbox import Toolbox
@@ -53,7 +54,8 @@ def build_pasemiqa(
     model_tools = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.own_tools, also=also)
     model_tools = hide_single_type(model_tools, kb)
     toolbox = Toolbox.for_kb(kb, own, without=settings.without_tools, more=settings.own_tools, also=also)
-    match, planner = open_planned(kb, settings, options, planner)
+    match = open_match(kb, options.matching, options.nearest)
+    planner = planner or open_planner(options, kb.skb, settings)
     demonstrations = read_demonstrations(options.demonstrations)
     policy = ChatPolicy(
         models.policy,
@@ -61,7 +63,7 @@ def build_pasemiqa(
         "pasemiqa/policy.md",
         budget,
         notice="pasemiqa/notice.md",
-        planned=planner.name != "none",
+        planned=planner is not None,
         found=options.k,
         about=demonstrations.about(Schema(kb)),
         keep=options.k,

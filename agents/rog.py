@@ -19,7 +19,7 @@ from kbnav.agents.walking.base import (
     fixed_agent,
     known_nodes,
     lookups_left,
-    open_planned,
+    open_match,
     open_walking_models,
     planned,
     question_in_chat,
@@ -28,6 +28,7 @@ from kbnav.agents.walking.options import RogOptions
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.calls import BYTES_PER_TOKEN, Ask
 from kbnav.planning.paths import Planner
+from kbnav.planning.planners import open_planner
 from kbnav.prompts import render
 from kbnav.runs.trajectory import FINISH, Step, Trace
 from kbnav.settings.model import Budget, Settings
@@ -144,7 +145,8 @@ def build_rog(
     texts = (query.vector_query,) if options.documents == "shown" else ()
     tools = (planning.follow_path, *texts, finish)
     toolbox = Toolbox.for_kb(kb, (planning.plan, *tools), also=query.capabilities)
-    match, planner = open_planned(kb, settings, options, planner)
+    match = open_match(kb, options.matching, options.nearest)
+    planner = planner or open_planner(options, kb.skb, settings)
     policy = RogPolicy(models.ask, toolbox, settings.budget, options, kb)
     return fixed_agent(
         NAME,

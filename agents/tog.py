@@ -92,12 +92,6 @@ def kept_facts(path: Sequence[Step]) -> list[Fact]:
     return fresh(known, ())
 
 
-def without_way_back(facts: Iterable[Fact], known: Iterable[Fact]) -> list[Fact]:
-    """The relations of the nodes reached, without those by which they were reached, backwards."""
-    back = {(fact.target, inverse(fact.relation)) for fact in known}
-    return [fact for fact in dict.fromkeys(facts) if (fact.source, fact.relation) not in back]
-
-
 def best_of_each(
     facts: Sequence[Fact], scores: Mapping[int, float], width: int, fit: Sequence[float] = ()
 ) -> list[tuple[int, float]]:
@@ -282,7 +276,7 @@ class TogPolicy:
                 if last[0].nodes
                 else "Neither the links found nor the model gave an answer."
             )
-            return [self._finish(said, last[0].nodes)]
+            return [(FINISH, said, {"nodes": list(last[0].nodes)})]
         looked_up = tool == "search_entities"
         starts = dict.fromkeys(step.nodes[0] for step in last if step.nodes) if looked_up else last[0].nodes
         return self._explore(state, trace, list(starts), "Beginning at the nodes of the question.")
@@ -325,10 +319,11 @@ class TogPolicy:
         return [("search_relations", thought, {"entity_ids": new})]
 
     def _follow(self, state: State, trace: Trace, last: Sequence[Step]) -> Sequence[CallSpec]:
-        """Score relations, and follow the best of each node."""
+        """Score relations, but for those by which the nodes were reached, backwards, and follow each node's best."""
         known = kept_facts(state["path"])
-        found = list(dict.fromkeys(fact for step in last for fact in step.facts))
-        found = without_way_back(found, known)
+        back = {(fact.target, inverse(fact.relation)) for fact in known}
+        ahead = dict.fromkeys(fact for step in last for fact in step.facts)
+        found = [fact for fact in ahead if (fact.source, fact.relation) not in back]
         texts = [f"{fact.relation} {fact.relation_name}".replace("_", " ") for fact in found]
         names = {fact.source: fact.source_name or fact.source for fact in found}
         lines = [(names[fact.source], relation_text(fact) + self._towards(fact)) for fact in found]
@@ -368,7 +363,7 @@ class TogPolicy:
         if answers := self._enough(state, trace, earlier, kept):
             lines = support(answers, kept, earlier)
             said = f"Supported by: {'; '.join(lines[:_SAID])}{' and more' if len(lines) > _SAID else ''}."
-            return [self._finish(said, answers)]
+            return [(FINISH, said, {"nodes": answers})]
         beam = list(dict.fromkeys(fact.target for fact in kept))
         beam = [node for node in beam if node not in reached][: self.options.width]
         names = names_of(kept)
@@ -464,9 +459,6 @@ class TogPolicy:
     def _temperature(self) -> float | None:
         """While it explores; what suffices, and what the model knows, is asked at 0 (ToG, section 3.1)."""
         return self.options.exploration or None
-
-    def _finish(self, thought: str, nodes: Sequence[str]) -> CallSpec:
-        return (FINISH, thought, {"nodes": list(nodes)})
 
 
 def _shares(values: Sequence[float]) -> dict[int, float]:

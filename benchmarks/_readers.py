@@ -86,7 +86,7 @@ class Reader:
         await asyncio.sleep(self._chance.uniform(0, think))
         await self._do("open")
         while True:
-            await asyncio.sleep(self._chance.expovariate(1 / think))
+            await asyncio.sleep(self._chance.expovariate(1) * think)
             (what,) = self._chance.choices(list(self._mix), list(self._mix.values()))
             await self._do("ask" if what == "download" and not self._result else what)
 

@@ -353,7 +353,7 @@ def cell_text(cell: Cell, table: AnswerTable, width: int) -> str:
         return "unknown value"
 
     def labelled(one: str) -> str:
-        return f"{one} ({cut(table.labels[one], width)})" if one in table.labels else one
+        return f"{one} ({cut(table.labels[one], width)})" if table.labels.get(one, one) != one else one
 
     if used := table.entity(cell):
         form = (

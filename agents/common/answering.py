@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from kbnav.agents.common.state import LIMITS, State, all_steps
 from kbnav.answers.question import asks_back
 from kbnav.answers.relevance import relevance
-from kbnav.answers.tables import Absence, AnswerTable, Cell, Ranked, Ranking
+from kbnav.answers.tables import Absence, AnswerTable, Cell, Ranked, Ranking, Term, node_term
 from kbnav.errors import KbnavError, QuerySyntaxError, StopRun, TellModel
 from kbnav.knowledge.absence import absence_of, stated_none
 from kbnav.knowledge.base import Entity, KnowledgeBase, Shaped
 from kbnav.knowledge.several import SeveralKB, asked_by
-from kbnav.knowledge.sparql.rewriting import drop_probe_limit
+from kbnav.knowledge.sparql.rewriting import drop_probe_limit, outer_limit
 from kbnav.knowledge.sparql.syntax import Path, read_query
 from kbnav.knowledge.sparql.verbalization import comment_labels
 from kbnav.knowledge.sparql.vocabulary import entity_ids
@@ -277,7 +277,7 @@ class RankingEnding:
 
     def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:
         """The ranking with names and types, put into words where finish brought none; the note is finish's thought."""
-        outcome = self.outcome(state)
+        outcome = _with_query(self.outcome(state), state, context)
         if outcome.status == "failed" or outcome.ranking is None or outcome.text:
             return outcome, Usage()
         if outcome.stop in LIMITS:
@@ -306,6 +306,51 @@ class RankingEnding:
         nothing = looked and not any(step.nodes or step.rows for step in looked) and not asks_back(outcome.text)
         outcome = replace(outcome, note="") if outcome.text else outcome
         return replace(outcome, status="no answer", absence=Absence("not stated") if nothing else None)
+
+
+def _with_query(outcome: Outcome, state: State, context: Context) -> Outcome:
+    """The outcome with the last query that found all its nodes, or whose one row is in its words; else as it is."""
+    ranking, path = outcome.ranking, state["path"] if outcome.stop == "finish" and outcome.table is None else ()
+    chosen = {node.id for node in ranking.chosen} if ranking else set()
+    for step in reversed([one for one in path if one.call.tool in RUN_QUERIES and one.query in context.tables]):
+        table = context.tables[step.query]
+        if ranking and chosen:
+            columns = [{*map(table.entity, column)} for column in zip(*table.rows, strict=True)]
+            if place := next((at for at, ids in enumerate(columns, 1) if chosen <= ids), 0):
+                whole = len(table) >= (outer_limit(step.query) or 0)
+                query = step.query if whole else re.sub(r"\s*LIMIT\s+\d+\s*$", "", step.query)
+                found = _row_of_each(table, place - 1, ranking)
+                return replace(outcome, query=query, ranking=replace(ranking, found=found))
+        elif outcome.text and _says(outcome.text, table):
+            return replace(outcome, query=step.query, table=table)
+    return outcome
+
+
+def _row_of_each(table: AnswerTable, place: int, ranking: Ranking) -> AnswerTable:
+    """A row for each node, which is at a place of the table's rows: the node, and the values of all its rows."""
+    rows, of_node = [], dict[str | None, list[tuple[Cell, ...]]]()
+    for row in table.rows:
+        of_node.setdefault(table.entity(row[place]), []).append(row)
+    for node in ranking.nodes:
+        columns = [*zip(*of_node.get(node.id, ()), strict=True)] or [()] * len(table.columns)
+        cells = [[*dict.fromkeys(filter(None, column))] for column in columns]
+        texts = ("; ".join(_short_text(table, one) for one in some[:_NAMED]) for some in cells)
+        pairs = zip(cells, texts, strict=True)
+        merged = [some[0] if len(some) == 1 else Term("literal", text) if some else None for some, text in pairs]
+        rows.append((merged.pop(place) or node_term(node.id), *merged))
+    names = [f"{name} (query)" if name in ranking.records()[0] else name for name in table.columns]
+    return replace(table, columns=(names.pop(place), *names), rows=tuple(rows))
+
+
+def _says(text: str, table: AnswerTable) -> bool:
+    """Whether a text has the numbers of a table of one row, which has nothing else; of the result of an ASK, none."""
+
+    def numbers(text: str) -> set[str]:  # by their digits, as languages write the rest in different ways
+        return {re.sub(r"\D", "", one) for one in re.findall(r"\d(?:[\d.,\u202f]*\d)?", text)}
+
+    if table.boolean is not None:
+        return not numbers(text)
+    return len(table.rows) == 1 and all(cell and set() < numbers(cell.value) <= numbers(text) for cell in table.rows[0])
 
 
 def best_supported(steps: Iterable[Step]) -> list[tuple[str, float]]:

@@ -15,16 +15,7 @@ from kbnav.answers.language import fold
 from kbnav.answers.parsing import pronoun
 from kbnav.answers.relevance import relevance
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.questions import (
-    ASKING,
-    Mention,
-    Path,
-    Paths,
-    Reading,
-    Step,
-    name_words,
-    read,
-)
+from kbnav.knowledge.skb.questions import ASKING, Mention, Path, Paths, Reading, Step, name_words, read
 from kbnav.knowledge.skb.rdf import local_name, local_names
 from kbnav.runs.trajectory import FINISH, QUERY, Understood
 from kbnav.tools.context import Context
@@ -37,6 +28,8 @@ _MENTIONS, _PATHS, _TRIES = 4, 3, 7
 _BY_TEXT = 50
 """Nodes that are near to the text, among which those at the paths' ends are looked for."""
 _SEARCH, _DESCRIBED = "search_entities", "vector_query"
+_PEOPLE = frozenset({"person", "people", "human", "author"})
+"""Types of persons, which "who" asks for where a relation that the question names leads to them."""
 _NOUNS_HAVE_CAPITALS = frozenset({"de", "lb"})
 _BEYOND = frozenset(["best", "total", "sum", "mean", "summe", "beste", "somme", "meilleur", "suma", "mejor"])
 """Words that ask for what is not computed."""
@@ -96,7 +89,7 @@ class SkbAgenda(Agenda):
             here = (Path(mentions[0].nodes[0], (), 0.0),)
             yield from self._field(self._skb.id(here[0].node), here)
             if reading.mentions and self.question.asks in ("", "person") and not self._left(here):
-                yield self._finished("This is what it names.", here, [self._skb.id(here[0].node)], "")
+                yield self._finished(self.told["named"], here, [self._skb.id(here[0].node)], "")
         if again := reading.afterthought:
             mentions = (*mentions, again)
         if QUERY in self.toolbox.names:
@@ -154,7 +147,7 @@ class SkbAgenda(Agenda):
                 yield calls
                 shown = [self.taken[call.key].observation for call in self.checked(calls) if call.key in self.taken]
                 answer = "".join(shown).partition(f"): {field}: ")[2]
-                said = f"This is “{field}” of {self._skb.name(number)}."
+                said = self.told["field"].format(words=field, name=self._skb.name(number))
                 yield self._finished(said, paths, [node], answer, field)
 
     def _hypotheses(self, mentions: Sequence[Mention]) -> list[tuple[Path, ...]]:
@@ -191,18 +184,21 @@ class SkbAgenda(Agenda):
             paths.sort(key=lambda path: -path.score)
             named = paths[0].used  # what a word says is not looked for in another relation
             found[kind] = [path for path in paths[:_PATHS] if path.used >= named]
-        return found
+        people = {kind: paths for kind, paths in found.items() if kind in _PEOPLE and paths[0].used}
+        return people if people and self.question.asks == "person" else found
 
     def _total(self, paths: Sequence[Path], found: Sequence[str]) -> Generator[Calls, None, int]:
         """The number of all nodes at the end of the paths, of which some were found; without any, of the type."""
-        if found and len(found) < self._schema.listed:
+        counted = self.question.kind == "count" and QUERY in self.toolbox.names
+        if found and len(found) < self._schema.listed and not counted:
             return len(found)
-        if not paths:
+        if not paths and not (counted and self._reading.asked):
             kinds = [self._reading.asked] if self._reading.asked else self._skb.type_names
             return sum(end - first for first, end in map(self._skb.type_range, kinds))
-        query = f"SELECT (COUNT(DISTINCT ?x) AS ?number) WHERE {{\n{self._body(paths)}\n}}"
+        what = self._variable(paths)
+        query = f"SELECT (COUNT(DISTINCT {what}) AS ?number) WHERE {{\n{self._body(paths)}\n}}"
         table = yield from self.queried(query, "How many are there in all?")
-        return next((int(cell.value) for row in table.rows for cell in row if cell), 0)
+        return next((int(cell.value) for row in table.rows for cell in row if cell), len(found))
 
     def _listed(self, paths: Sequence[Path], found: Sequence[str] = ()) -> Iterator[Calls]:
         """What was found, or its number, ranked by the words that no path used; without paths, what is described."""
@@ -212,7 +208,7 @@ class SkbAgenda(Agenda):
         words = self.telling(unused)
         total, best = (yield from self._total(paths, found)), list(found)
         if self.question.kind == "count" and found and not words:
-            yield self._finished("This is their number.", paths, (), str(total))
+            yield self._finished(self.told["number"], paths, (), str(total))
         if words or not found:
             named = [] if paths else [at for one in reading.mentions for at in range(one.first, one.end)]
             text = reading.text(sorted({*reading.words, *named}.difference(*(path.used for path in paths))))
@@ -225,11 +221,11 @@ class SkbAgenda(Agenda):
             return
         begun = {path.node for path in paths}
         lost = " ".join(one.text for one in reading.mentions if paths and begun.isdisjoint(one.nodes))
-        fits = "The nearest text comes first." if words else "This fits the question best."
-        fits = f"Nothing fits “{lost}” too." if lost else fits
+        told, numbers = self.told, {"n": f"{len(best):,}", "all": f"{total:,}"}
+        fits = told["lacking"].format(words=lost) if lost else told["nearest" if words else "best"]
         if not (lost or words) and len(best) == total:
-            fits = f"These are all {total:,}." if total > 1 else "This is the only one."
-        cut = f" {len(best):,} of {total:,} are listed." if len(best) < total else ""
+            fits = told["all" if total > 1 else "only"].format(**numbers)
+        cut = f" {told['listed'].format(**numbers)}" if len(best) < total else ""
         # "products with reviews about X" are no texts
         vague = any(not step.relation for path in paths for step in path.steps) if paths else reading.types
         first = self._skb.number(best[0])
@@ -237,7 +233,7 @@ class SkbAgenda(Agenda):
         left = self._left(paths, text)
         guess = (bool(vague) and words == self.telling(left)) or not {*self._capitals()}.isdisjoint(left)
         names = ", ".join(one.label for one in self._kb.named(best).values()) if words else ""
-        answer = f"The nearest by their texts, not checked: {names}" if names and self.question.kind != "count" else ""
+        answer = told["unchecked"].format(words=names) if names and self.question.kind != "count" else ""
         yield self._finished(fits + cut, paths, best, answer, text, all_needed=guess)
 
     def _finished(
@@ -259,8 +255,10 @@ class SkbAgenda(Agenda):
     def _follow(self, paths: Sequence[Path]) -> Generator[Calls, None, list[str]]:
         """The nodes at the end of all paths, those that most ways lead to first; without any, of the type."""
         thought = f"{self._worded(paths)}: asking for what fits {'all' if len(paths) > 1 else 'it'}."
-        query = f"SELECT ?x (COUNT(*) AS ?ways) WHERE {{\n{self._body(paths)}\n}} GROUP BY ?x ORDER BY DESC(?ways) ?x"
-        query += f" LIMIT {self._schema.listed}"
+        what, body, limit = self._variable(paths), self._body(paths), f"LIMIT {self._schema.listed}"
+        query = f"SELECT DISTINCT {what} WHERE {{\n{body}\n}} ORDER BY {what} {limit}"
+        if any(len(path.steps) > 1 for path in paths):  # those that most ways lead to come first
+            query = f"SELECT {what} WHERE {{\n{body}\n}} GROUP BY {what} ORDER BY DESC(COUNT(*)) {what} {limit}"
         return (yield from self._nodes([(QUERY, thought if paths else "Listing them.", {"query": query})]))
 
     def _worded(self, paths: Sequence[Path]) -> str:
@@ -280,17 +278,24 @@ class SkbAgenda(Agenda):
             yield calls
         return [node for call in checked if call.key in self.taken for node in self.taken[call.key].nodes]
 
+    def _variable(self, paths: Sequence[Path], kind: str = "") -> str:
+        """What is at the end of the paths, or else of a type, called after its type, so that a query reads well."""
+        kind = kind or (paths[0].target if paths else self._reading.asked)
+        return f"?{re.sub('[^0-9A-Za-z_]', '', kind.replace(' ', '_')) or 'x'}"
+
     def _body(self, paths: Sequence[Path]) -> str:
-        """The patterns of ``?x``, of the type without paths; it is none of the nodes that the paths begin at."""
+        """The patterns of what is asked for, of the type without paths; it is none of the nodes that paths begin at."""
         target, types = paths[0].target if paths else self._reading.asked, self._schema.types
-        lines = [f"?x a type:{types[target]} ."] if target else []
+        what = self._variable(paths)
+        lines = [f"{what} a type:{types[target]} ."] if target else []
         for number, path in enumerate(paths, 1):
             subject = f"node:{local_name(self._skb.id(path.node))}"
-            lines.append(f"FILTER(?x != {subject})")
+            if target in ("", self._skb.type(path.node)):
+                lines.append(f"FILTER({what} != {subject})")
             for place, step in enumerate(path.steps, 1):
-                end = "?x" if place == len(path.steps) else f"?m{number}{place}"
+                end = what if place == len(path.steps) else f"{self._variable((), step.target)}_{number}"
                 lines.append(self._pattern(subject, step, end))
-                if end != "?x":
+                if end != what:
                     lines.append(f"{end} a type:{types[step.target]} .")
                 subject = end
         return "\n".join(f"  {line}" for line in lines)

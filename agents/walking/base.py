@@ -33,7 +33,6 @@ from kbnav.knowledge.skb.matching import NEAREST, MatchedNode, NodeMatcher, Vari
 from kbnav.models.calls import Ask, open_calls
 from kbnav.models.chat import open_chat_model, open_models
 from kbnav.planning.paths import Plan, Planner, RelationPath
-from kbnav.planning.planners import PlanOptions, open_planner
 from kbnav.runs.trajectory import Call, Fact, Outcome, Step, Trace, Turn, Usage
 from kbnav.settings.model import OFFLINE, REPLAY, Budget, Settings
 from kbnav.tools.context import Context
@@ -352,7 +351,7 @@ class Planned:
     """Makes a plan, writes it down as the run's first step (PASemiQA, section 4.1), then lets another policy choose.
 
     Without a ``planner``, what is written down is only the nodes. A plan that a rollback took back is written down
-    again, not made anew. ``paths`` is how many of the plan's paths are kept.
+    again, not made anew. ``paths`` is how many of the plan's paths are kept; 0 where none is asked for.
     """
 
     match: Match
@@ -376,8 +375,7 @@ class Planned:
             "paths": [_given(*one) for one in plan.paths[: self.paths]],
             "notes": [*notes, *plan.notes],
         }
-        name = self.planner.name if self.planner else ""
-        how = {"": ".", "none": f". {NO_PLAN}"}.get(name, f", paths by the planner {name}.")
+        how = f", paths by the planner {self.planner.name}." if self.planner else f". {NO_PLAN}" if self.paths else "."
         return call_for(state, self.toolbox, [(PLAN, f"Nodes by name{how}", arguments)], trace.usage)
 
     def _nodes(self, state: State) -> tuple[Sequence[str], list[str]]:
@@ -427,14 +425,6 @@ def _unknown(kb: SkbKB, question: str, found: Sequence[MatchedNode], spelled: bo
         listed = ", ".join(f"{one.label} ({node})" for node, one in kb.entities(near).items())
         told.append((f"No node is called “{name}”{f'; nearest by name: {listed}' if listed else ''}.", near))
     return told
-
-
-def open_planned(
-    kb: SkbKB, settings: Settings, options: PlanOptions, planner: Planner | None = None
-) -> tuple[Match, Planner]:
-    """The matcher and planner of options, or the one given. Raises UsageError where it does not fit, DataError."""
-    match = open_match(kb, options.matching, options.nearest)
-    return match, planner or open_planner(options, kb.skb, settings)
 
 
 def _earlier(state: State) -> list[str]:

@@ -16,6 +16,7 @@ from kbnav.knowledge.several import SeveralKB
 from kbnav.library.asking import open as open_named
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Run, load_run, saved_runs
+from kbnav.sessions.evidence import run_evidence
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings
 from tests.knowledge.endpoint.conftest import COMPANY
@@ -137,6 +138,12 @@ def test_rows_of_one_are_taken_up_by_a_query_to_the_other(both, settings, limit)
     assert note.endswith("from places.")
     assert note in run.outcome.note
     assert asked_words(run, Texts("en")) == "from: places, company"
+    behind = run_evidence(both, run)
+    assert behind is not None
+    assert not behind.failed
+    for (supplier, capital), told in zip(run.outcome.table.rows, behind.rows, strict=True):
+        assert any(one.subject == supplier and one.property.endswith("country") for one in told)
+        assert capital in {one.value for one in told}
     assert "Lumen & Söhne" in {run.outcome.table.label(supplier) for supplier, _ in run.outcome.table.rows}
     known = {"France": "paris", "Germany": "berlin", "Spain": "madrid"}
     rows = both.execute_query(f"# kb: company\n{countries}").rows

@@ -21,13 +21,16 @@ from kbnav.agents.common.schema import RELATIONS, Schema, hide_single_type
 from kbnav.agents.skb import SKB_TOOLS, skb_offline, skb_with
 from kbnav.agents.walking.base import open_match
 from kbnav.answers.tables import Ranked, Ranking
+from kbnav.apps.web.downloads import answer_csv
 from kbnav.errors import QueryTimeout, ServiceError
 from kbnav.knowledge.skb.kb import Relations, SkbKB, as_skb
 from kbnav.knowledge.skb.matching import unmatched_names
 from kbnav.knowledge.skb.rendering import excerpt
+from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.prompts import render
 from kbnav.runs.trajectory import Run, load_run
+from kbnav.sessions.evidence import run_evidence
 from kbnav.sessions.session import Chat, ask, sqlite_sessions
 from kbnav.settings.model import Settings
 from kbnav.tools.context import Context, Observation, Shown, prune_by_ranking
@@ -66,6 +69,29 @@ def test_the_nodes_that_finish_names_are_the_answer_with_names_and_types(demo_kb
     assert run.outcome.text == ", ".join(NODES[ship]["name"] for ship in SHIPS)
     assert run.outcome.note == "She built these."
     assert load_run(tmp_path / "runs" / f"{run.id}.json") == run
+
+
+def test_what_a_query_computed_of_the_nodes_or_counted_comes_with_the_answer_and_its_evidence(demo_kb, tmp_path):
+    makers = "SELECT ?who (COUNT(?ship) AS ?ships) WHERE { ?ship rel:built_by ?who } GROUP BY ?who"
+    run = asked(demo_kb, tmp_path, says(("execute_query", {"query": makers})), finish(BUILDER))
+    assert run.outcome.ranking is not None
+    assert run.outcome.ranking.records()[0] | {"score": 1.0} == {
+        "rank": 1, "name": NODES[BUILDER]["name"], "id": BUILDER, "type": "person", "score": 1.0, "basis": "",
+        "ships": len(SHIPS),
+    }  # fmt: skip
+    assert answer_csv(run.outcome).splitlines()[0].endswith(",ships")
+    assert run.outcome.query == makers
+    behind = run_evidence(demo_kb, run)
+    assert behind is not None
+    assert {one.subject.entity_id for one in behind.rows[0] if one.source == "graph"} == {*SHIPS}
+    assert load_run(tmp_path / "runs" / f"{run.id}.json") == run
+    count = f"SELECT (COUNT(DISTINCT ?ship) AS ?number) WHERE {{ ?ship rel:built_by node:{BUILDER} }}"
+    for said, query in ((f"She built {len(SHIPS)}.", count), ("She built many.", ""), (f"In {len(SHIPS)}1.", "")):
+        ended = says(("finish", {"nodes": [], "answer": said}), thought="x")
+        run = asked(demo_kb, tmp_path, says(("execute_query", {"query": count})), ended)
+        assert (run.outcome.query, run.outcome.table is not None) == (query, bool(query))
+        words = verbalize_answer(run.outcome.query, run.outcome.result, "en")
+        assert (words is not None and NODES[BUILDER]["name"] in words.text()) is bool(query)
 
 
 def test_a_finish_with_a_node_that_was_never_shown_is_dropped_and_the_model_is_told(demo_kb, tmp_path):
@@ -207,7 +233,7 @@ def test_a_follow_up_without_a_name_goes_on_from_the_first_answer(demo_kb, tmp_p
     assert carried
     assert run.outcome.ranking is not None
     assert set(run.outcome.ranking.ids) == carried
-    assert run.history[0].outcome.ranking == first.outcome.ranking
+    assert run.history[0].outcome.ranking.nodes == first.outcome.ranking.nodes
 
 
 def test_nodes_shown_in_an_earlier_turn_count_as_seen(demo_kb, tmp_path):

@@ -17,8 +17,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import SecretStr
 
-from kbnav.agents.common.agent import build_agent
-from kbnav.apps.mcp import ASK, DATABASE, RETRIEVE, LocalBackend, build_server, http_app, open_shared
+from kbnav.apps.mcp import ASK, DATABASE, RETRIEVE, LocalBackend, build_server, http_app, offered_at, open_shared
 from kbnav.apps.secrets import secrets_of
 from kbnav.apps.web.store import Store, open_sqlite
 from kbnav.knowledge.base import KnowledgeBase
@@ -265,7 +264,7 @@ def test_no_key_is_in_what_a_client_is_told(mini_kb, tmp_path):
         settings = web_settings(tmp_path, model="stub", base_url=stub.base_url, api_key=SecretStr(key))
         with served(settings, mini_kb) as url:
             told = [text for _, text in asyncio.run(said(url, MARIE))]
-        told += asyncio.run(own(LocalBackend(mini_kb, settings, build_agent(mini_kb, settings))))
+        told += asyncio.run(own(LocalBackend(offered_at(settings, mini_kb))))
     assert len(told) == 4
     assert all("[hidden]" in text and key not in text for text in told), told
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from mcp.client.client import Client
 
-from kbnav.agents.common.agent import build_agent
-from kbnav.apps.mcp import LocalBackend, build_server
+from kbnav.apps.mcp import LocalBackend, build_server, offered_at
 from kbnav.apps.secrets import secrets_of
 from kbnav.knowledge.open import bundled_skb, open_kb
 from kbnav.knowledge.skb.lance import write
@@ -152,7 +151,7 @@ def test_a_client_over_mcp_is_told_of_the_tools_in_the_words_of_rdf(url, tmp_pat
 
     async def talk() -> None:
         with open_kb(settings) as kb:
-            server = build_server(LocalBackend(kb, settings, build_agent(kb, settings)), secrets_of(settings))
+            server = build_server(LocalBackend(offered_at(settings, kb)), secrets_of(settings))
             async with Client(server) as client:
                 tools = (await client.list_tools()).tools
                 assert "Wikidata" not in str([tool.description for tool in tools if tool.name != "ask"])

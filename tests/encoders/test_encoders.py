@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kbnav.encoders import TwoSided, default, encode_queries, load, same
 from kbnav.encoders.endpoint import E5, Endpoint, SentenceTransformers
 from kbnav.encoders.lsa import LSA
+from kbnav.encoders.minilm import MiniLM
 from kbnav.errors import BadResponse, CredentialsError, DataError, ServiceError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
@@ -263,11 +264,11 @@ def test_the_published_weights_give_the_vectors_that_torch_gives():
 
 def test_a_folder_without_the_model_is_named(tmp_path):
     with pytest.raises(UsageError, match=r"no model\.safetensors and no tokenizer\.json"):
-        load("minilm", weights=tmp_path)
+        MiniLM.load(tmp_path)
 
 
 def test_other_weights_are_refused(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"other")
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(DataError, match="sha256"):
-        load("minilm", weights=tmp_path)
+        MiniLM.load(tmp_path)

@@ -55,7 +55,7 @@ def answered(table: AnswerTable | None, query: str = "", **rest) -> Outcome:
 
 def saved(records: list[QuestionRecord], gold: list[GoldAnswer], **info) -> SavedRun:
     about = RunInfo("spinach", "m", "own", info.pop("sha", "0"), tuple(one.id for one in gold), "en", **info)
-    return SavedRun(about, GoldInfo("own", "0"), {g.id: g for g in gold}, {r.id: r for r in records})
+    return SavedRun(about, {g.id: g for g in gold}, {r.id: r for r in records})
 
 
 GOLD = [GoldAnswer(f"q{n}", f"question q{n}", "stored", table=table(f"Q{n}")) for n in range(1, 5)]
@@ -221,7 +221,7 @@ def run_of(text: str) -> dict[str, SavedRun]:
     gold = GoldAnswer(text, text, "stored", text, table, error=text)
     info = RunInfo(text, text, text, "0", (text, "other"), text)
     records = {text: QuestionRecord(text, run, text)}
-    one = SavedRun(info, GoldInfo(text, "0"), {text: gold, "other": GOLD[0]}, records)
+    one = SavedRun(info, {text: gold, "other": GOLD[0]}, records)
     return {text: one, "second": replace(one, info=replace(info, dataset_sha256="1"))}
 
 
@@ -248,7 +248,7 @@ def test_the_page_fetches_nothing_and_runs_its_own_script_only():
 
 def write(run: SavedRun, folder: Path) -> Path:
     begin_run(folder, run.info)
-    for name, lines in ((GOLD_FILE, [run.gold_info, *run.gold.values()]), (QUESTIONS, run.records.values())):
+    for name, lines in ((GOLD_FILE, [GoldInfo("own", "0"), *run.gold.values()]), (QUESTIONS, run.records.values())):
         with open_journal(folder / name) as journal:
             for line in lines:
                 journal.append(line)

@@ -174,7 +174,11 @@ def test_nodes_of_an_skb_are_rows_too(demo_home):
         with pytest.raises(IndexError):
             nodes[len(nodes)]
     assert (answer.rows[0]["rank"], answer.rows[0]["type"]) == (1, "instrument")
-    assert (answer.query, answer.link) == ("", "")
+    assert ("made by: [person" in answer.query_words, "Little Mew" in answer.query_words, answer.link) == (
+        True,
+        True,
+        "",
+    )
 
 
 def test_questions_are_awaited_side_by_side_and_a_cancelled_one_ends(kb):

@@ -34,13 +34,14 @@ from kbnav.planning.plan_fuse import (
     save,
     train,
 )
-from kbnav.planning.planners import NoPlanner, PlanOptions, open_planner
+from kbnav.planning.planners import PlanOptions, open_planner
+from kbnav.planning.ranker import Ranker, Scorer
 from kbnav.planning.training import LabelledQuestion, made_from
 from kbnav.retrieval.base import build_retriever, refuse_seen
 from kbnav.settings.model import Settings
 from tests.apps.parts import Cli
 from tests.knowledge.skb.sources import small_skb
-from tests.planning.conftest import EDGES, NODES
+from tests.planning.conftest import EDGES, NODES, Words
 
 PEOPLE = ["Anna Holm", "Bert Quist", "Cora Lindt", "Dirk Voss", "Edda Falk", "Finn Moor"]
 WORDS = ["copper", "walnut", "velvet", "amber", "cobalt", "pewter", "linen", "birch"]
@@ -161,7 +162,8 @@ def test_a_node_gets_the_probability_of_its_paths_each_shared_by_the_nodes_it_le
         )
     )
     gout = Clause((clinic.number("x1"),), 0, 4, "disease")
-    found = Gatherer(clinic, NoPlanner(), WordWeights({})).gather("gout", [(gout, plan)])
+    ranker = Ranker(clinic, Words(), Scorer.untrained(Words.width), [TEXT_PATH])
+    found = Gatherer(clinic, ranker, WordWeights({})).gather("gout", [(gout, plan)])
     shares = dict(zip(map(clinic.id, found.nodes.tolist()), np.exp(found.evidence[:, 1]), strict=True))
     given = {node: pytest.approx(share, abs=1e-6) for node, share in (("dA", 0.5), ("g1", 0.15), ("g2", 0.15))}
     assert {node: share for node, share in shares.items() if share > 1e-6} == given

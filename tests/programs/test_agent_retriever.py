@@ -106,13 +106,9 @@ def made(sets: Path, demo_home: Path, demo_kb: KnowledgeBase) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("on", ["processes", "ray"])
-def test_programs_that_run_in_other_processes_or_on_a_cluster_are_the_same(
-    on, demo_kb, demo_home, sets, made, tmp_path
-):
-    if on == "ray":
-        pytest.importorskip("ray", reason="the extra ray is not installed")
-    elsewhere = trained(demo_kb, demo_home, sets, tmp_path / "out", on=on, workers=2)
+def test_programs_that_run_on_a_cluster_are_the_same(demo_kb, demo_home, sets, made, tmp_path):
+    pytest.importorskip("ray", reason="the extra ray is not installed")
+    elsewhere = trained(demo_kb, demo_home, sets, tmp_path / "out", on="ray", workers=2)
     found = [
         [json.loads(line) | {"seconds": 0} for line in (out / "steps" / "g1.jsonl").read_text().splitlines()]
         for out in (elsewhere, made)

@@ -14,7 +14,7 @@ from kbnav.errors import DataError, ServiceError, Stopped, UsageError
 from kbnav.models.calls import ModelCalls
 from kbnav.models.scripted import ScriptedModel
 from kbnav.planning.training import LabelledQuestion
-from kbnav.programs.groups import Centroids, Group, groups_by_model, merged, one_group
+from kbnav.programs.groups import Centroids, Group, groups_by_model, merged
 from kbnav.programs.program import Outcome, Program
 from kbnav.programs.retriever import DESCRIPTION, check_bound, check_prompts, read_frozen
 from kbnav.programs.sandbox import SIZE, open_parts
@@ -65,10 +65,14 @@ def order(**more: Any) -> Order:
     )
 
 
+def one_group(order: Order) -> Group:
+    return Group("g1", "any query", *(tuple(one.id for one in part) for part in (order.training, order.validation)))
+
+
 def trained(folder: Path, runner: Runner | None = None, wanted: Order | None = None, **more: Any) -> None:
     wanted = wanted or order()
     shop = workshop(ScriptedWriter(SOURCES), runner, **more)
-    train(wanted, folder, shop, lambda: GroupsFound(tuple(one_group(wanted.training, wanted.validation))))
+    train(wanted, folder, shop, lambda: GroupsFound((one_group(wanted),)))
 
 
 def files(folder: Path) -> dict[str, Any]:

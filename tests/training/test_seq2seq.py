@@ -43,7 +43,7 @@ def asked(clinic: SKB) -> list[Example]:
 @pytest.fixture(scope="module")
 def folder(clinic: SKB, asked: list[Example], tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("seq2seq") / "planner"
-    Seq2Seq.train(clinic, asked, out, Seq2SeqOptions(epochs=25))
+    Seq2Seq.train(clinic, asked, out, Seq2SeqOptions(epochs=25), print)
     return out
 
 
@@ -93,7 +93,7 @@ def test_the_loss_is_the_label_s_share_of_the_negative_log_likelihood():
 def test_lora_on_a_model_that_exists(clinic, folder, asked, tmp_path):
     """The model trained above stands for a pretrained one: the weights that LoRA adds are all that is kept."""
     once = Seq2SeqOptions(base=str(folder / "model"), epochs=1)
-    tuned, cut = Seq2Seq.train(clinic, asked[:8], tmp_path / "lora", once)
+    tuned, cut = Seq2Seq.train(clinic, asked[:8], tmp_path / "lora", once, print)
     assert cut == 0
     kept = {path.name for path in (tmp_path / "lora" / "model").iterdir()}
     assert "adapter_model.safetensors" in kept
@@ -108,9 +108,9 @@ def test_what_does_not_fit_is_refused(clinic, folder, asked, tmp_path):
     with SKB.open(other) as ward, pytest.raises(UsageError, match="schema of clinic; that of ward is another"):
         Seq2Seq.load(folder, ward)
     with pytest.raises(UsageError, match="no causal language model"):
-        Seq2Seq.train(clinic, asked, tmp_path / "x", Seq2SeqOptions(base=str(tmp_path / "nothing")))
+        Seq2Seq.train(clinic, asked, tmp_path / "x", Seq2SeqOptions(base=str(tmp_path / "nothing")), print)
     with pytest.raises(UsageError, match="no questions"):
-        Seq2Seq.train(clinic, [], tmp_path / "x", Seq2SeqOptions())
+        Seq2Seq.train(clinic, [], tmp_path / "x", Seq2SeqOptions(), print)
     (tmp_path / "model").mkdir()
     (tmp_path / "card.json").write_bytes((folder / "card.json").read_bytes())
     with pytest.raises(DataError, match="not those that were written"):
@@ -162,7 +162,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_weights(clinic, asked, 
     with pytest.raises(KeyboardInterrupt):
         Seq2Seq.train(clinic, asked, tmp_path / "stopped", options, stop)
     with pytest.raises(UsageError, match="other questions or options"):
-        Seq2Seq.train(clinic, asked, tmp_path / "stopped", Seq2SeqOptions(epochs=2))
+        Seq2Seq.train(clinic, asked, tmp_path / "stopped", Seq2SeqOptions(epochs=2), print)
     again, _ = Seq2Seq.train(clinic, asked, tmp_path / "stopped", options, heard.append)
     assert [epoch.number for epoch in heard] == [1, 2, 3, 2, 3]
     assert heard[3:] == heard[1:3]

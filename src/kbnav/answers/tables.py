@@ -309,15 +309,21 @@ class Ranked(NamedTuple):
     basis: Basis = ""
 
 
+_RECORD = ("rank", "name", "id", "type", "score", "basis")
+"""What is told of a node, as ``Ranking.records`` name it."""
 _Saved = Annotated[Ranked, BeforeValidator(lambda node: node[:5] if isinstance(node, list) else node)]
 """A node as a run's file has it; a sixth place is left out."""
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """Nodes with scores, best first; what retrieval systems and SKB agents return."""
+    """Nodes with scores, best first; what retrieval systems and SKB agents return.
+
+    ``found`` is of the query that found them: for each node a row, the node first, then what else the query gives.
+    """
 
     nodes: tuple[_Saved, ...] = ()
+    found: AnswerTable | None = None
 
     def __post_init__(self) -> None:
         # checkpoints give lists back
@@ -339,25 +345,22 @@ class Ranking:
         return any(abs(node.score - 1 / rank) > 0.001 for rank, node in enumerate(self.chosen, 1))
 
     def records(self) -> list[dict[str, Any]]:
-        """The nodes as plain data: rank (from 1), name, id, type, score and basis."""
-        return [
-            {
-                "rank": rank,
-                "name": node.label,
-                "id": node.id,
-                "type": node.kind,
-                "score": node.score,
-                "basis": node.basis,
-            }
-            for rank, node in enumerate(self.nodes, 1)
-        ]
+        """The nodes as plain data: rank (from 1), name, id, type, score and basis, then what a query gave with them."""
+        found = self.found or AnswerTable(("",), tuple((None,) for _ in self.nodes))
+        records = []
+        for rank, (node, more) in enumerate(zip(self.nodes, found.records(), strict=True), 1):
+            own = dict(zip(_RECORD, (rank, node.label, node.id, node.kind, node.score, node.basis), strict=True))
+            own_column = (found.columns[0], f"{found.columns[0]}Label")
+            records.append(own | {name: value for name, value in more.items() if name not in own_column})
+        return records
 
     def to_csv(self, fields: Sequence[Mapping[str, Any]] = ()) -> str:
         """The records as comma-separated values with a header, and behind them ``fields`` of each node."""
-        own = ["rank", "name", "id", "type", "score", "basis"]
+        records = self.records()
+        own = [*records[0]] if records else _RECORD
         named = [{f"{name} (field)" if name in own else name: value for name, value in one.items()} for one in fields]
         columns = [*own, *dict.fromkeys(chain.from_iterable(named))]
-        records = [one | more for one, more in zip(self.records(), named or repeat({}), strict=False)]
+        records = [one | more for one, more in zip(records, named or repeat({}), strict=False)]
         rows = ([record.get(name, "") for name in columns] for record in records)
         return csv_text(chain([columns], rows), end="\r\n")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import chain, zip_longest
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -27,12 +27,11 @@ from kbnav.apps.texts import Texts
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.base import is_mirror
 from kbnav.knowledge.several import said_from
-from kbnav.knowledge.sparql.rewriting import drop_probe_limit
 from kbnav.knowledge.sparql.verbalization import comment_labels, state_for, verbalize_answer
 from kbnav.knowledge.sparql.vocabulary import label_from_iri
 from kbnav.models.cancellation import ON_REQUEST
-from kbnav.runs.trajectory import FINISH, JOIN, Call, Doubt, Outcome, Run, Step, Understood
-from kbnav.sessions.evidence import link_of
+from kbnav.runs.trajectory import FINISH, Call, Doubt, Outcome, Run, Step, Understood
+from kbnav.sessions.evidence import link_of, taken_up
 from kbnav.settings.model import OFFLINE
 from kbnav.tools.several import ALL
 from kbnav.tools.show import cell_text, cut, readable_text
@@ -133,7 +132,7 @@ def _value_text(value: Any) -> str:
 
 def labelled_query(run: Run) -> str:
     """The final query with the labels of its ids as comments; one that cannot be read is as it is."""
-    table = run.outcome.table
+    table = run.outcome.result
     try:
         return comment_labels(run.outcome.query, table.labels if table else {})
     except QuerySyntaxError:
@@ -201,7 +200,7 @@ def _answer_lines(run: Run) -> RenderableType:
         parts.append(table_lines(outcome.table, texts))
     if outcome.ranking is not None and outcome.ranking.nodes:
         parts.append(ranking_lines(outcome.ranking, texts))
-    if words := verbalize_answer(outcome.query, outcome.table, run.language):
+    if words := verbalize_answer(outcome.query, outcome.result, run.language):
         parts.append(Text(printable(words.text())))
     if outcome.query:
         parts.append(query_lines(labelled_query(run)))
@@ -235,13 +234,14 @@ _BASIS: Mapping[str, str] = MappingProxyType({"": "knowledge base", "generated":
 
 def ranking_lines(ranking: Ranking, texts: Texts) -> RenderableType:
     """The first nodes that were chosen; why they are there, where that is a model's word for any."""
-    chosen = Ranking(tuple(ranking.chosen))
+    chosen = Ranking(tuple(ranking.chosen), ranking.found)
     worded = any(node.basis for node in chosen.nodes)
     said = {"score": ranking.scored, "basis": worded}
-    columns = [name for name in _HEADS if said.get(name, True)]
     shown = [record | {"basis": _BASIS[record["basis"]]} for record in chosen.records()[:ROWS]]
-    rows = [[str(one[column]) for column in columns] for one in shown]
-    lines: list[RenderableType] = [_grid({column: texts(_HEADS[column]) for column in columns}, rows)]
+    columns = [name for name in shown[0] if said.get(name, True)]
+    rows = [["" if one[column] is None else str(one[column]) for column in columns] for one in shown]
+    heads = {column: texts(_HEADS[column]) if column in _HEADS else column for column in columns}
+    lines: list[RenderableType] = [_grid(heads, rows)]
     if len(chosen) > ROWS:
         lines.append(Text(texts("rows.some", first=1, last=ROWS, total=len(chosen)), style="dim"))
     if len(ranking) > len(chosen):
@@ -278,13 +278,7 @@ def asked_words(run: Run, texts: Texts) -> str:
     answering = kb_of(run.outcome.query)[0]
     if not answering:
         return texts("cli.asked", kb=run.settings.get("kb"))
-    sources, taken = [answering], None
-    for step in reversed(run.steps):
-        if source := step.result == taken:
-            sources.append(str(step.call.arguments["kb"]))
-        joined = step.call.tool == JOIN and step.ran
-        if joined and (source or drop_probe_limit(kb_of(step.ran)[1], run.question) in run.outcome.query):
-            taken = step.call.arguments["result"]
+    sources = [answering, *(str(step.call.arguments["kb"]) for step in taken_up(run))]
     calls = [step.call for step in run.steps if step.call.tool not in (FINISH, show_rows.__name__)]
     asked = {str(call.arguments.get("kb", ALL)) for call in calls}
     left = [name for name in run.kb.get("kbs", ()) if asked.isdisjoint((name, ALL))]
@@ -335,7 +329,7 @@ def _run_lines(run: Run) -> Iterable[RenderableType]:
 def run_record(run: Run) -> dict[str, Any]:
     """What every program is told of a run, beside the answer itself: how it ended, its query, and what it cost."""
     outcome = run.outcome
-    words = verbalize_answer(outcome.query, outcome.table, run.language)
+    words = verbalize_answer(outcome.query, outcome.result, run.language)
     return {
         "run": run.id,
         "language": run.language,
@@ -420,7 +414,8 @@ def answer_table(outcome: Outcome) -> AnswerTable:
         return outcome.table
     nodes = outcome.ranking.nodes if outcome.ranking is not None else ()
     rows = tuple((node_term(node.id),) for node in nodes)
-    return AnswerTable(("node",), rows, labels={node.id: node.label for node in nodes})
+    found, named = outcome.result or AnswerTable(("node",), rows), {node.id: node.label for node in nodes}
+    return replace(found, labels={**found.labels, **named})
 
 
 def evidence_lines(found: Provenance, table: AnswerTable, language: str = "en") -> Iterator[str]:

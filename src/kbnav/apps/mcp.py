@@ -9,8 +9,8 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, asynccontextmanager, contextmanager
-from functools import lru_cache, partial
+from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kbnav.agents.common.agent import Agent
@@ -29,7 +29,7 @@ from kbnav.apps.secrets import Secrets, secrets_of
 from kbnav.errors import BadArguments, KbnavError, LimitReached, StopRun
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.cancellation import Cancellation
-from kbnav.retrieval.base import Retriever, attempt, build_retriever
+from kbnav.retrieval.base import attempt
 from kbnav.runs.trajectory import Run, versions
 from kbnav.sessions.evidence import run_evidence
 from kbnav.sessions.session import ask, saved, use
@@ -83,43 +83,42 @@ DATABASE = "mcp.sqlite"
 """Under ``home``; apart from that of the page, whose servers would take questions over that they cannot answer."""
 
 
-class LocalBackend:
+class _Backend:
+    """What is asked: the one knowledge base of a service, with one agent or none, and retrievers."""
+
+    def __init__(self, service: Service) -> None:
+        """Raises as the builder of the first system."""
+        (self._served,) = service.kbs.values()
+        self._service, self.kb, self.settings = service, self._served.kb, service.settings
+        first = service.system(*self._choice(""))
+        self.agent = first if isinstance(first, Agent) else None
+        self.retrievers = self._served.systems[bool(self.agent) :]
+
+    def _choice(self, system: str) -> tuple[str, str, str]:
+        return self.kb.name, system or self._served.systems[0].name, self.settings.model
+
+
+class LocalBackend(_Backend):
     """For the one client that began this process, and pays for it."""
 
-    def __init__(
-        self,
-        kb: KnowledgeBase,
-        settings: Settings,
-        agent: Agent | None = None,
-        retrievers: Sequence[SystemEntry] = (),
-    ) -> None:
-        """Raises as ``build_retriever`` where there is one retriever alone."""
-        self.kb, self.settings, self.agent, self.retrievers = kb, settings, agent, retrievers
+    opened = nullcontext
+    """Nothing is needed."""
+
+    def __init__(self, service: Service) -> None:
+        super().__init__(service)
         self._threads = ThreadPoolExecutor(AT_ONCE)
-        self._alone = agent is None and len(retrievers) == 1
-        self._built = lru_cache(maxsize=None)(self._build)
-        if self._alone:
-            self._built(retrievers[0].name)
-
-    def _build(self, name: str) -> tuple[Retriever, Settings]:
-        own = find(name).settings_beside_others(self.settings, alone=self._alone)
-        return build_retriever(name, self.kb, own), own
-
-    @asynccontextmanager
-    async def opened(self, server: Server[Any]) -> AsyncIterator[None]:  # noqa: ARG002
-        """Nothing is needed."""
-        yield
 
     async def ask(self, context: ServerRequestContext[Any], question: str, system: str = "") -> Run:  # noqa: ARG002
         """Ask; a client that takes its request back stops the run, the model's call too."""
         cancellation = Cancellation()
-        if system or self.agent is None:
-            return await self._done(partial(self._ranked, question, system, cancellation), cancellation)
-        return await self._done(partial(ask, self.agent, question, cancellation=cancellation), cancellation)
+        return await self._done(partial(self._asked, question, self._choice(system), cancellation), cancellation)
 
-    def _ranked(self, question: str, system: str, cancellation: Cancellation) -> Run:
-        retriever, settings = self._built(system)
-        return saved(attempt(retriever, self.kb, settings, question, cancellation=cancellation), settings)
+    def _asked(self, question: str, choice: tuple[str, str, str], cancellation: Cancellation) -> Run:
+        found = self._service.system(*choice)
+        if isinstance(found, Agent):
+            return ask(found, question, cancellation=cancellation)
+        settings = self._served.asking(*choice[1:])
+        return saved(attempt(found, self.kb, settings, question, cancellation=cancellation), settings)
 
     async def call(
         self,
@@ -138,25 +137,15 @@ class LocalBackend:
             raise
 
 
-class SharedBackend:
+class SharedBackend(_Backend):
     """Puts questions into the queue of a server, and lets so many calls of tools in at once, of all and of one user."""
 
     def __init__(self, service: Service, store: Store) -> None:
-        """Of a service with one knowledge base, and one agent or none. Raises as the builder of the first system."""
-        (served,) = service.kbs.values()
-        self._service, self._store = service, store
-        self.kb, self.settings = served.kb, service.settings
-        self.retrievers: Sequence[SystemEntry] = [entry for entry in served.systems if entry.kind == "retriever"]
-        self._first = served.systems[0].name
-        self._limits = service.settings.web
+        super().__init__(service)
+        self._store, self._limits = store, service.settings.web
         self._tools = ThreadPoolExecutor(self._limits.runs)
         self._at_work: Counter[str] = Counter()
         """Calls of tools by who asked for them; one that was taken back is at work until its thread is over."""
-        first = service.system(*self._choice(""))
-        self.agent = first if isinstance(first, Agent) else None
-
-    def _choice(self, system: str) -> tuple[str, str, str]:
-        return self.kb.name, system or self._first, self.settings.model
 
     @asynccontextmanager
     async def opened(self, _: object) -> AsyncIterator[RunQueue]:
@@ -227,21 +216,22 @@ class _CountingCancellation(Cancellation):
 
 @contextmanager
 def open_shared(settings: Settings, kb: KnowledgeBase, system: str = "") -> Iterator[SharedBackend]:
-    """A backend for one agent with retrievers, or one alone. Raises as ``build_system``, and UsageError."""
-    from kbnav.apps.web.service import Service, served
+    """A backend for a service as ``offered_at`` gives it. Raises as that and ``build_system``."""
     from kbnav.apps.web.store import Store, open_sqlite
 
-    entries = offered_at(kb, system)
     with open_sqlite(settings.home / DATABASE) as database:
         store = Store(database, settings.home / "runs")
         store.set_up()
-        yield SharedBackend(Service(settings, [served(kb.name, kb, settings, entries)]), store)
+        yield SharedBackend(offered_at(settings, kb, system), store)
 
 
-def offered_at(kb: KnowledgeBase, system: str = "") -> tuple[SystemEntry, ...]:
+def offered_at(settings: Settings, kb: KnowledgeBase, system: str = "") -> Service:
     """An agent with the retrievers of the knowledge base, or a retriever alone. Raises UsageError."""
+    from kbnav.apps.web.service import Service, served
+
     entry = find(system or usual_agent(kb))
-    return (entry,) if entry.kind == "retriever" else (entry, *retrievers_for(kb))
+    entries = (entry,) if entry.kind == "retriever" else (entry, *retrievers_for(kb))
+    return Service(settings, [served(kb.name, kb, settings, entries)])
 
 
 def build_server(backend: LocalBackend | SharedBackend, hide: Secrets) -> Server[Any]:

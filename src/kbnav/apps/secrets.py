@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from kbnav.models.transport import SHORTEST
-from kbnav.settings.model import SEPARATOR, Settings
+from kbnav.settings.model import SEPARATOR, Settings, with_texts
 
 
 class Secrets:
@@ -26,16 +26,8 @@ class Secrets:
 
     def hidden_in(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """The same for every text among the values of JSON data; names of fields and numbers stay as they are."""
-        return {name: self._hidden_value(value) for name, value in data.items()}
-
-    def _hidden_value(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self.hidden(value)
-        if isinstance(value, Mapping):
-            return self.hidden_in(value)
-        if isinstance(value, list | tuple):
-            return [self._hidden_value(one) for one in value]
-        return value
+        found: dict[str, Any] = with_texts(data, self.hidden)
+        return found
 
 
 def secrets_of(settings: Settings) -> Secrets:

@@ -56,7 +56,7 @@ def _view(run: Run, evidence: Provenance | None, query_page: str) -> dict[str, o
     columns, rows = table.columns, [[readable_text(cell, table, _CELL) for cell in row] for row in table.rows[:ROWS]]
     if table.boolean is not None:
         columns, rows = ("answer",), [["yes" if table.boolean else "no"]]
-    words = verbalize_answer(outcome.query, outcome.table, run.language)
+    words = verbalize_answer(outcome.query, outcome.result, run.language)
     return {
         "run": run,
         "text": outcome.text or ("" if outcome.note else outcome.status),

@@ -33,21 +33,18 @@ def _placeless(name: str) -> str:
     return f"{kind}@{model.rpartition('@')[2]}" if kind == "trained" and "@" in model else name
 
 
-def load(
-    name: str, *, weights: Path | None = None, base_url: str = "", api_key: str = "", threads: int | None = None
-) -> Encoder:
+def load(name: str, *, base_url: str = "", api_key: str = "", threads: int | None = None) -> Encoder:
     """The encoder of a name: one of ``WITH_WEIGHTS``, or ``openai:<model>`` and the like (see the module).
 
-    ``weights`` is a folder for ``minilm``, whose layers are computed on ``threads`` (None: as many as there are
-    processors); ``base_url`` (empty: OpenAI's) and ``api_key`` are for ``openai``. An ``lsa`` encoder cannot be had by
-    name: it is fitted (``LSA.fit``) or read from an index (``LSA.load``). Raises UsageError for a name or a model that
-    is not there.
+    ``minilm`` is computed on ``threads`` (None: as many as there are processors); ``base_url`` (empty: OpenAI's) and
+    ``api_key`` are for ``openai``. An ``lsa`` encoder cannot be had by name: it is fitted (``LSA.fit``) or read from an
+    index (``LSA.load``). Raises UsageError for a name or a model that is not there.
     """
     kind, _, model = name.partition(":")
     if name == "minilm":
         from kbnav.encoders.minilm import MiniLM
 
-        return MiniLM.load(weights, threads=threads)
+        return MiniLM.load(threads=threads)
     if name == "e5":
         from kbnav.encoders.endpoint import E5
 
@@ -66,9 +63,7 @@ def load(
         folder, _, digest = model.partition("@")
         return Trained.load(Path(folder), digest)
     if kind == "lsa":
-        raise UsageError(
-            "the encoder lsa is fitted on the texts of an SKB when its vectors are built; it has no weights"
-        )
+        raise UsageError("the encoder lsa has no weights: it is fitted on an SKB's texts when its vectors are built")
     known = ", ".join([*WITH_WEIGHTS, "lsa", "openai:<model>", "sentence-transformers:<model>"])
     raise UsageError(f"no encoder {name!r}; there are {known} and trained:<folder>")
 

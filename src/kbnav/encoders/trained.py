@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kbnav.encoders.base import Vectors, normalised
-from kbnav.encoders.minilm import OnnxTexts, onnx_installed
+from kbnav.encoders.minilm import OnnxTexts
 from kbnav.errors import DataError, UsageError
 from kbnav.runs.journal import Strict, read_document, write_whole
-from kbnav.settings.plugins import missing
+from kbnav.settings.plugins import needs
 
 CARD = "card.json"
 MODEL = "model"
@@ -163,9 +163,8 @@ class Trained:
         if digest and card.digest != digest:
             raise UsageError(f"{folder} holds the model {card.digest}, not {digest} that the vectors are of")
         check_files(folder / MODEL, card.files)
-        if not onnx_installed():
-            raise missing(f"the encoder trained in {folder}", "onnxruntime", "tokenizers", extra="vectors")
-        return cls(folder, card)
+        with needs("vectors", f"the encoder trained in {folder}"):
+            return cls(folder, card)
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Vectors of documents, shape [len(texts), d]."""

@@ -13,7 +13,6 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -55,7 +54,7 @@ from kbnav.runs.journal import write_whole
 from kbnav.runs.trajectory import now, to_json, versions
 from kbnav.settings import systems
 from kbnav.settings.model import OFFLINE, Settings, load_settings
-from kbnav.settings.plugins import missing
+from kbnav.settings.plugins import require
 from kbnav.settings.systems import usual_agent
 
 _log = logging.getLogger(__name__)
@@ -239,8 +238,8 @@ def evaluate(
             return "interrupted"
         questions, gold = [question for question, _ in asked], [answer for _, answer in asked]
         golden.refuse_unfit(gold, kb, ranks_only=system.ranks_only)
-        if any(one.table is not None for one in gold) and not find_spec("scipy"):
-            raise missing("scoring tables", "scipy", extra="eval")
+        if any(one.table is not None for one in gold):
+            require("scoring tables", "scipy", extra="eval")
         if named := sum(map(names_only, questions)):
             what = f"{named} of {len(questions)} questions have names as stored answers"
             _log.warning("%s: kbnav eval score %s --by labels compares them", what, folder)

@@ -158,9 +158,7 @@ def refuse_unfit(answers: Sequence[GoldAnswer], kb: KnowledgeBase, *, ranks_only
         what = "%d of %d gold answers, such as that of %s, have no rows on %s: --answerable leaves their questions out"
         _log.warning(what, len(empty), len(known), empty[0], place)
     if table and ranks_only:
-        raise UsageError(
-            f"the gold answers are tables (of {table.id} too), and this system ranks nodes: give the gold as nodes"
-        )
+        raise UsageError(f"the gold of {table.id} is a table, and this system ranks nodes: give the gold as nodes")
 
 
 def _as_nodes(question: Question, kb: KnowledgeBase) -> tuple[str, ...]:

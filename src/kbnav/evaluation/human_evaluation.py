@@ -181,13 +181,7 @@ class Judging:
 def open_judging(path: Path, datasets: Sequence[Dataset], count: int, seed: int) -> Iterator[Judging]:
     """A file of ratings, to be added to by this process alone. Raises UsageError, DataError."""
     with open_journal(path) as journal:
-        yield Judging(datasets, journal, read_ratings(path), count, seed)
-
-
-def read_ratings(path: Path) -> list[Rating]:
-    """The ratings in a file. Raises UsageError, DataError."""
-    found: list[Rating] = read_journal(path, Rating)
-    return found
+        yield Judging(datasets, journal, read_journal(path, Rating), count, seed)
 
 
 class Rate(NamedTuple):
@@ -195,6 +189,9 @@ class Rate(NamedTuple):
 
     positive: float
     non_negative: float
+
+    def __str__(self) -> str:
+        return f"{100 * self.positive:.1f} / {100 * self.non_negative:.1f}"
 
 
 @dataclass(frozen=True)
@@ -228,14 +225,7 @@ def rating_rates(ratings: Sequence[Rating]) -> list[Rates]:
 
 def ratings_markdown(rows: Sequence[Rates]) -> str:
     """Positive and non-negative rates in percent, as Table 5 has them."""
-    cells = [
-        [
-            row.dataset,
-            row.people,
-            *(f"{100 * one.positive:.1f} / {100 * one.non_negative:.1f}" for one in row.rates.values()),
-        ]
-        for row in rows
-    ]
+    cells = [(row.dataset, row.people, *row.rates.values()) for row in rows]
     return markdown_table(["Dataset", "People", *(aspect.capitalize() for aspect in ASPECTS)], cells)
 
 

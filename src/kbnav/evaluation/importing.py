@@ -189,9 +189,7 @@ def _warn_of_nodes(rankings: Sequence[Ranking], gold: Iterable[GoldAnswer], kb: 
         if absent := [node for node in nodes if not labels.get(node)]:
             _log.warning("%d of %d nodes are not in %s, the first is %r", len(absent), len(nodes), kb.name, absent[0])
     elif nodes and not any(one in nodes for answer in gold for one in answer.nodes):
-        _log.warning(
-            "no node of the predictions, such as %r, is a gold answer: all scores will be 0", next(iter(nodes))
-        )
+        _log.warning("no node of the predictions, such as %r, is a gold answer: all will score 0", next(iter(nodes)))
 
 
 def _stated(record: Record, *, ranked: bool) -> Outcome:

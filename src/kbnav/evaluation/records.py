@@ -126,7 +126,6 @@ class SavedRun:
     """A run as its folder holds it; ``records`` has no entry for a question that was not reached yet."""
 
     info: RunInfo
-    gold_info: GoldInfo
     gold: Mapping[str, GoldAnswer]
     records: Mapping[str, QuestionRecord]
     candidates: tuple[str, ...] = ()
@@ -138,9 +137,7 @@ class SavedRun:
 
 def read_saved_run(folder: Path) -> SavedRun:
     """Read a run's folder, also while it is being written. Raises UsageError, DataError."""
-    info = read_info(folder)
-    gold_info, gold = read_gold(folder / GOLD)
-    return SavedRun(info, gold_info, gold, read_records(folder))
+    return SavedRun(read_info(folder), read_gold(folder / GOLD)[1], read_records(folder))
 
 
 def read_info(folder: Path) -> RunInfo:

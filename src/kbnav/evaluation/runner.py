@@ -19,12 +19,12 @@ from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.ray_cluster import Pool, connected, for_workers, share_of
 from kbnav.models.cancellation import Cancellation, in_thread
-from kbnav.retrieval.base import Retriever, model_name, refuse_seen
 from kbnav.retrieval.base import attempt as attempt_ranking
+from kbnav.retrieval.base import model_name, refuse_seen
 from kbnav.runs.journal import open_journal, write_whole
 from kbnav.runs.trajectory import Attempt, Outcome, Run, now, to_json
 from kbnav.settings import systems
-from kbnav.settings.model import OFFLINE, Settings
+from kbnav.settings.model import OFFLINE, Settings, with_texts
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -78,16 +78,6 @@ def agent_system(agent: Agent) -> System:
     return replace(system, leave_out=agent.demonstrations.leave_out) if agent.demonstrations else system
 
 
-def retrieval_system(retriever: Retriever, kb: KnowledgeBase, settings: Settings) -> System:
-    """Any retriever as a system."""
-
-    def ask(question: str, given: Mapping[str, str]) -> Attempt:  # noqa: ARG001
-        return attempt_ranking(retriever, kb, settings, question)
-
-    model, check = model_name(retriever, settings), partial(refuse_seen, retriever)
-    return System(retriever.name, model, ask, retriever.prompts, ranks_only=True, leave_out=check)
-
-
 Build = Callable[[str, KnowledgeBase, Settings], System]
 """Builds a system on an open knowledge base."""
 
@@ -97,7 +87,9 @@ def build_system(name: str, kb: KnowledgeBase, settings: Settings) -> System:
     built = systems.build(name, kb, settings)
     if systems.built_kind(name, built) == "agent":
         return agent_system(completed(built, settings))
-    return retrieval_system(built, kb, settings)
+    model, check = model_name(built, settings), partial(refuse_seen, built)
+    ask: Ask = lambda question, _: attempt_ranking(built, kb, settings, question)  # noqa: E731
+    return System(built.name, model, ask, built.prompts, ranks_only=True, leave_out=check)
 
 
 def kb_state(kb: KnowledgeBase) -> dict[str, Any]:
@@ -151,19 +143,11 @@ def begin_run(folder: Path, info: RunInfo) -> RunInfo:
 
 
 def _identity(info: RunInfo) -> dict[str, Any]:
-    fields: dict[str, Any] = _without_ports(asdict(info))
+    # A server that is started again may be given another port.
+    fields: dict[str, Any] = with_texts(asdict(info), partial(_PORT.sub, r"\1"))
     settings = fields.pop("settings")
     fields.pop("started")
     return fields | {f"setting {name}": value for name, value in settings.items() if name not in _MAY_CHANGE}
-
-
-def _without_ports(value: Any) -> Any:
-    """The same with no port in any URL: a server that is started again may be given another."""
-    if isinstance(value, str):
-        return _PORT.sub(r"\1", value)
-    if isinstance(value, Mapping):
-        return {name: _without_ports(one) for name, one in value.items()}
-    return value
 
 
 def run_questions(

@@ -419,9 +419,7 @@ def stark_compat(run: SavedRun, settings: Settings, kb: str = "") -> SavedRun:
         skb = as_skb(opened, "stark-compat").skb
         was = run.info.kb.get("nodes"), run.info.kb.get("edges")
         if run.info.kb and was != (skb.meta.nodes, skb.meta.edges):
-            raise UsageError(
-                f"{name} is not the SKB of the run, which has {was[0]} nodes and {was[1]} edges; name it: --kb"
-            )
+            raise UsageError(f"{name} is not the run's SKB, which has {was[0]} nodes and {was[1]} edges; name it: --kb")
         types = tuple(run.info.settings.get("options", {}).get("candidates", ()))
         ranges = candidate_ranges(skb, RetrievalOptions(candidates=types)) or [(0, len(skb.nodes))]
         ids = [skb.id(node) for first, end in ranges for node in range(first, end)]

@@ -297,7 +297,7 @@ class Answer(BaseModel):
     def query_words(self) -> str:
         """What the query asks, in plain words (English, German, French or Spanish); empty where there is none."""
         outcome = self.run.outcome
-        words = verbalize_answer(outcome.query, outcome.table, self.run.language)
+        words = verbalize_answer(outcome.query, outcome.result, self.run.language)
         return words.text() if words else ""
 
     @property

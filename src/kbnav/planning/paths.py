@@ -75,10 +75,10 @@ class Planner(Protocol):
 
     @property
     def name(self) -> str:
-        """As in ``--planner``: ``none``, ``in-context``, ``ranker``, ``seq2seq``."""
+        """As in ``--planner``: ``in-context``, ``ranker``, ``seq2seq``."""
 
     def plan(self, question: str, nodes: Sequence[str], trace: Trace | None = None) -> Plan:
-        """Paths for a question from the matched nodes; none for ``none``. Model calls go to ``trace``."""
+        """Paths for a question from the matched nodes. Model calls go to ``trace``."""
 
 
 MOST_PATHS = 4_000

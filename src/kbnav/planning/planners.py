@@ -23,17 +23,6 @@ from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import Settings
 from kbnav.settings.systems import Options
 
-
-class NoPlanner:
-    """Plans nothing."""
-
-    name = "none"
-
-    def plan(self, question: str, nodes: Sequence[str], trace: Trace | None = None) -> Plan:  # noqa: ARG002
-        """No paths."""
-        return Plan()
-
-
 Name = Literal["none", "in-context", "ranker", "seq2seq"]
 
 
@@ -89,7 +78,7 @@ class InContext:
 
     name = "in-context"
 
-    def __init__(self, skb: SKB, calls: ModelCalls, longest: int = mending.LONGEST) -> None:
+    def __init__(self, skb: SKB, calls: ModelCalls, longest: int) -> None:
         self._skb, self._calls, self._longest = skb, calls, longest
         self._schema = PathSchema.of(skb)
 
@@ -113,7 +102,7 @@ class InContext:
         return render(
             "planner/paths.md",
             question=question,
-            edges=self._edges,
+            edges=self._shown,
             more=max(0, len(self._schema.edges) - MOST_EDGES),
             nodes=[{"name": self._skb.name(node), "kind": self._skb.type(node)} for node in nodes[:MOST_NODES]],
             one=path_text([first]),
@@ -124,21 +113,13 @@ class InContext:
         )
 
     @cached_property
-    def _edges(self) -> list[dict[str, Any]]:
+    def _shown(self) -> list[dict[str, Any]]:
         shown = sorted(self._schema.edges, key=lambda edge: -edge.edges)[:MOST_EDGES]
-        return [
-            {
-                "source": one.source,
-                "relation": one.relation,
-                "target": one.target,
-                "example": example_edge(self._skb, *one[:3]),
-            }
-            for one in shown
-        ]
+        return [{**one._asdict(), "example": example_edge(self._skb, *one[:3])} for one in shown]
 
 
-def open_planner(options: PlanOptions, skb: SKB, settings: Settings) -> Planner:
-    """The planner that options name, for an open SKB; ``settings`` name the model that ``in-context`` asks.
+def open_planner(options: PlanOptions, skb: SKB, settings: Settings) -> Planner | None:
+    """The planner that options name, if any, for an open SKB; ``settings`` name the model that ``in-context`` asks.
 
     A planner trained by name alone has met no node on a question that names none, and there learned ``text``; given
     nodes found by meaning, it has never learned that ``text`` may be right. Its plans say so.
@@ -147,7 +128,7 @@ def open_planner(options: PlanOptions, skb: SKB, settings: Settings) -> Planner:
     damaged, and CredentialsError.
     """
     if options.planner == "none":
-        return NoPlanner()
+        return None
     if options.planner == "in-context":
         return InContext(skb, open_calls(settings), options.hops)
     if not options.trained:

@@ -276,7 +276,7 @@ def path_parts(path: RelationPath) -> frozenset[str]:
     """What a path shares with others, by name: hops with their types, relations, first and last type, length."""
     if not path.hops:
         return frozenset({"text"})
-    steps = [f"{a} {hop} {b}" for a, hop, b in zip(path.types, path.hops, path.types[1:], strict=False)]
+    steps = [" ".join(map(str, step)) for step in _steps(path)]
     whole = ["path " + " / ".join(steps), f"start {path.types[0]}", f"end {path.types[-1]}", f"length {len(path.hops)}"]
     return frozenset([*whole, *(f"step {step}" for step in steps), *(f"relation {hop}" for hop in path.hops)])
 

@@ -14,8 +14,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
-from importlib.util import find_spec
+from functools import cached_property, lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -42,7 +41,7 @@ from kbnav.planning.training import Example, PlannerOptions
 from kbnav.prompts import render
 from kbnav.runs.journal import write_whole
 from kbnav.runs.trajectory import Trace
-from kbnav.settings.plugins import missing
+from kbnav.settings.plugins import require
 
 _END, _PAD = "<END>", "<PAD>"
 _VOCABULARY = 4_096
@@ -167,13 +166,7 @@ def dtype_of(name: str, device: str) -> str:
     return ("bfloat16" if device.startswith("cuda") else "float32") if name == "auto" else name
 
 
-def require() -> None:
-    """Raise UsageError where the extra is not installed."""
-    absent = [name for name in ("torch", "transformers", "peft") if find_spec(name) is None]
-    if absent:
-        raise missing("the planner seq2seq", *absent, extra="train")
-
-
+_required = partial(require, "the planner seq2seq", "torch", "transformers", "peft", extra="train")
 CHECKPOINTS = "training"
 """Folder beside what is trained until it is: what a training that was stopped goes on from."""
 _IDENTITY = "identity"
@@ -250,12 +243,7 @@ def learnt(label: Mapping[RelationPath, float]) -> dict[RelationPath, float]:
 
 
 def descend(
-    model: Any,
-    padding: int,
-    pairs: Sequence[Pair],
-    options: Seq2SeqOptions,
-    out: Path,
-    listener: Listener = lambda epoch: None,  # noqa: ARG005
+    model: Any, padding: int, pairs: Sequence[Pair], options: Seq2SeqOptions, out: Path, listener: Listener
 ) -> list[Epoch]:
     """Lower the KL divergence: the paths' negative log-likelihood, weighed by the label (PASemiQA, equation 5).
 
@@ -351,12 +339,7 @@ class Seq2Seq:
 
     @classmethod
     def train(
-        cls,
-        skb: SKB,
-        examples: Sequence[Example],
-        out: Path,
-        options: Seq2SeqOptions,
-        listener: Listener = lambda epoch: None,  # noqa: ARG005
+        cls, skb: SKB, examples: Sequence[Example], out: Path, options: Seq2SeqOptions, listener: Listener
     ) -> tuple[Seq2Seq, int]:
         """Train on the examples' distributions, and write the planner into ``out``.
 
@@ -364,7 +347,7 @@ class Seq2Seq:
         that was stopped goes on where it was. Raises UsageError without examples, without the extra ``train``, or where
         the base or the device cannot be had.
         """
-        require()
+        _required()
         import torch
 
         if not examples:
@@ -409,7 +392,7 @@ class Seq2Seq:
         """Read what ``train`` wrote; ``notes`` go with every plan. Raises UsageError where it cannot be used."""
         card = read_card(folder, "seq2seq")
         check_schema(folder, card, skb.meta.name, skb.meta.schema_sha256)
-        require()
+        _required()
         check_files(folder / MODEL, card.files)
         device = device_of(device)
         dtype = card.settings["dtype"] if device != "cpu" else "float32"

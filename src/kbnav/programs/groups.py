@@ -88,11 +88,6 @@ def bags(texts: Sequence[str], vocabulary: Sequence[str]) -> NDArray[np.float64]
     return found
 
 
-def one_group(training: Sequence[LabelledQuestion], validation: Sequence[LabelledQuestion]) -> list[Group]:
-    """All queries as one group."""
-    return [Group("g1", "any query", tuple(one.id for one in training), tuple(one.id for one in validation))]
-
-
 def groups_by_model(
     training: Sequence[LabelledQuestion],
     validation: Sequence[LabelledQuestion],

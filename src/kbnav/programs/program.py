@@ -163,13 +163,9 @@ def _entry(tree: ast.Module) -> tuple[ast.FunctionDef | None, list[Problem]]:
     names = [*_MODEL_PARAMETERS]
     found = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in names]
     if not found:
-        return None, [
-            Problem("there is neither score(query, candidates, **parameters) nor retrieve(query, **parameters)")
-        ]
+        return None, [Problem("neither score(query, candidates, **parameters) nor retrieve(query, **parameters)")]
     if len(found) > 1:
-        return None, [
-            Problem(f"{found[1].name} is a second entry: write one of score and retrieve, once", found[1].lineno)
-        ]
+        return None, [Problem(f"{found[1].name} is a second entry: write score or retrieve, once", found[1].lineno)]
     return found[0], []
 
 
@@ -186,18 +182,14 @@ def _parameters(tree: ast.Module) -> tuple[dict[str, Parameter], list[Problem]]:
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             value = None
         if not isinstance(value, dict) or not all(isinstance(name, str) and name.isidentifier() for name in value):
-            return {}, [
-                Problem("PARAMETERS must be a dict of names with plain numbers, strings or booleans", node.lineno)
-            ]
+            return {}, [Problem("PARAMETERS is not a dict of names with plain numbers, strings, booleans", node.lineno)]
         bad = [
             name
             for name, one in value.items()
             if not isinstance(one, bool | int | str | float) or (isinstance(one, float) and not math.isfinite(one))
         ]
         if bad:
-            return {}, [
-                Problem(f"the parameter {bad[0]!r} must be a finite number, a string or a boolean", node.lineno)
-            ]
+            return {}, [Problem(f"the parameter {bad[0]!r} is no finite number, string or boolean", node.lineno)]
         return value, []
     return {}, []
 

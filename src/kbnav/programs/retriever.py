@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -182,8 +180,9 @@ class AgentRetriever:
         by_model = options.routing == "model" or (options.routing == "auto" and settings.model != OFFLINE)
         self._calls = open_calls(settings) if by_model and len(about.groups) > 1 else None
         self._centroids = Centroids(about.words, about.centroids)
-        self._lock = threading.Lock()
-        self._sandbox: Sandbox | None = None
+        self._sandbox = Sandbox() if self._frozen.programs else None
+        if self._sandbox:
+            weakref.finalize(self, self._sandbox.__enter__().__exit__)
         self.refuse_seen = self._frozen.refuse_seen
         check_prompts(self._frozen, self.prompts)
 
@@ -216,10 +215,10 @@ class AgentRetriever:
 
     def _ranked(self, group: GroupRecord, query: str, first: Sequence[str], trace: Trace) -> list[tuple[str, float]]:
         program = self._frozen.programs.get(group.id)
-        if program is None:
+        if program is None or self._sandbox is None:
             return [(node, float(-place)) for place, node in enumerate(first)]
         with trace.step("program", group=group.id) as seen:
-            outcome = self._started().run(program, query, first, self._parts.api, trace)
+            outcome = self._sandbox.run(program, query, first, self._parts.api, trace)
             hits = ranked(outcome, first)
             shown = [(self._skb.number(node), score) for node, score in hits[:5]]
             calls = ", ".join(f"{name} {count}" for name, count in outcome.calls.items())
@@ -231,11 +230,3 @@ class AgentRetriever:
                 said.insert(0, f"the program failed ({outcome.error}); the first stage's ranking stands")
             seen.text = "\n".join(said)
         return hits
-
-    def _started(self) -> Sandbox:
-        with self._lock:
-            if self._sandbox is None:
-                stack = ExitStack()
-                self._sandbox = stack.enter_context(Sandbox())
-                weakref.finalize(self, stack.close)
-            return self._sandbox

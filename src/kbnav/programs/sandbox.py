@@ -1,35 +1,28 @@
 """Where programs run: pydantic-monty, an interpreter for a part of Python, in worker processes.
 
 A program gets its query, its candidates and the API's answers, and nothing else: no files, no network, no environment.
-Beyond this process, each process of this machine or worker of a Ray cluster has the knowledge base, the API and a
-sandbox open for itself. What a program makes of a query does not depend on where it runs.
+Beyond this process, each worker of a Ray cluster has the knowledge base, the API and a sandbox open for itself. What
+a program makes of a query does not depend on where it runs.
 """
 
 from __future__ import annotations
 
 import datetime
 import json
-import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
-from signal import SIG_IGN, SIGINT, signal
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from kbnav.answers.tables import encodable
-from kbnav.errors import BadArguments, KbnavError, QueryTimeout, ServiceError, TellModel, UnknownId
+from kbnav.errors import BadArguments, KbnavError, QueryTimeout, TellModel, UnknownId
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.ray_cluster import Pool, connected, for_workers, share_of
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.models.calls import open_calls
-from kbnav.models.cancellation import end_with_parent
 from kbnav.programs.api import API_VERSION, Api, Calls
 from kbnav.programs.api.functions import OverLimit
 from kbnav.programs.api.knowledge import NotHere
@@ -111,8 +104,6 @@ class Sandbox:
             feed_duration_limit_grace=min(_GRACE, self.limits.seconds / 2),
             turn_duration_limit_grace=None,
         )
-        self._lock = threading.Lock()
-        self._problems: dict[tuple[str, str], tuple[Problem, ...]] = {}
 
     def __enter__(self) -> Self:
         self._pool.__enter__()
@@ -122,25 +113,17 @@ class Sandbox:
         self._pool.__exit__(*error)
 
     def check(self, program: Program, api: Api) -> tuple[Problem, ...]:
-        """What is wrong with a program before it runs, by types against the API's signatures; found once."""
-        key = program.sha256, api.stubs
-        with self._lock:
-            known = self._problems.get(key)
-        if known is not None:
-            return known
-        problems: tuple[Problem, ...] = ()
+        """What is wrong with a program before it runs, by types against the API's signatures."""
         try:
             with self._session(api, stubs=api.stubs) as session:
                 session.feed_start(program.source)
         except self._monty.MontyTypingError as error:
             found = [one for one in json.loads(error.display()) if one.get("severity", "error") == "error"]
-            problems = tuple(Problem(one["message"], one["location"]["row"]) for one in found)
+            return tuple(Problem(one["message"], one["location"]["row"]) for one in found)
         except self._monty.MontyError as error:
             failure = self._failure(error, program)
-            problems = (Problem(failure.message, failure.line),)
-        with self._lock:
-            self._problems[key] = problems
-        return problems
+            return (Problem(failure.message, failure.line),)
+        return ()
 
     def run(
         self,
@@ -341,12 +324,12 @@ def bound_to(kb: SkbKB) -> dict[str, Any]:
     }
 
 
-Where = Literal["here", "processes", "ray"]
-"""Where programs run: in the sandboxes of this process, or in those of other processes."""
+Where = Literal["here", "ray"]
+"""Where programs run: in the sandbox of this process, or in those of a Ray cluster."""
 
 
 class Worker:
-    """One process, with everything open until it ends."""
+    """One process of the cluster, with everything open until it ends."""
 
     def __init__(self, settings: Settings, api_model: str) -> None:
         kb = as_skb(open_kb(settings).__enter__(), "kbnav train programs")
@@ -362,52 +345,19 @@ class Worker:
         return self._sandbox.run(Program.read(source), query, candidates, self._parts.api)
 
 
-_HERE: list[Worker] = []
-"""In a process that was started for it, its worker."""
-
-
-def _begin(settings: Settings, api_model: str) -> None:
-    end_with_parent()
-    signal(SIGINT, SIG_IGN)  # ^C ends the training behind its step, which these are needed for
-    _HERE.append(Worker(settings, api_model))
-
-
-def _do(method: str, arguments: Sequence[Any]) -> Any:
-    return getattr(_HERE[0], method)(*arguments)
-
-
 @contextmanager
-def open_bench(where: Where, settings: Settings, api_model: str, count: int | None) -> Iterator[TrialRunner]:
-    """What runs programs in ``count`` workers, by default as many as there are processors; they end with it.
+def on_ray(settings: Settings, api_model: str, count: int | None) -> Iterator[TrialRunner]:
+    """What runs programs in ``count`` workers of a cluster, by default as many as it has processors; they end with it.
 
     Raises as ``connected``, and what the workers meet.
     """
     settings = for_workers(settings).asking(OFFLINE)
-    if where == "ray":
-        with connected("--set on=ray") as ray, ExitStack() as stack:
-            number, share = share_of(ray, count)
-            workers = Pool(ray, Worker, (settings, api_model), number, share)
-            stack.callback(workers.close)
-            yield _runner(workers.call, number)
-        return
-    number = count or os.cpu_count() or 1
-    begun = (settings, api_model)
-    with ProcessPoolExecutor(number, get_context("spawn"), initializer=_begin, initargs=begun) as pool:
+    with connected("--set on=ray") as ray:
+        number, share = share_of(ray, count)
+        with closing(Pool(ray, Worker, (settings, api_model), number, share)) as workers:
 
-        def submit(method: str, *arguments: Any) -> Any:
-            try:
-                return pool.submit(_do, method, arguments).result()
-            except BrokenProcessPool as error:
-                raise ServiceError("a process that ran programs was ended; the same command continues it") from error
+            def run(program: Program, query: str, candidates: Sequence[str]) -> Outcome:
+                found: Outcome = workers.call("run", program.source, query, list(candidates))
+                return found
 
-        yield _runner(submit, number)
-
-
-def _runner(call: Callable[..., Any], count: int) -> TrialRunner:
-    """``call`` gives what a method of a worker that has nothing else to do gives, by the method's name."""
-
-    def run(program: Program, query: str, candidates: Sequence[str]) -> Outcome:
-        found: Outcome = call("run", program.source, query, list(candidates))
-        return found
-
-    return TrialRunner(partial(call, "first"), run, count)
+            yield TrialRunner(partial(workers.call, "first"), run, number)

@@ -30,10 +30,10 @@ from kbnav.knowledge.skb.questions import read
 from kbnav.models.calls import open_calls
 from kbnav.models.prices import cost_of, price_of
 from kbnav.planning.training import LabelledQuestion
-from kbnav.programs.groups import MOST, SMALLEST, Centroids, Group, groups_by_model, one_group
+from kbnav.programs.groups import MOST, SMALLEST, Centroids, Group, groups_by_model
 from kbnav.programs.program import Problem, Program
 from kbnav.programs.retriever import Description, GroupRecord, freeze, read_frozen
-from kbnav.programs.sandbox import Sandbox, Where, bound_to, open_bench, open_parts
+from kbnav.programs.sandbox import Sandbox, Where, bound_to, on_ray, open_parts
 from kbnav.programs.steps import (
     RULE,
     History,
@@ -100,9 +100,9 @@ class ProgramsOptions(Options):
     at_once: int = Field(default=1, ge=1)
     """Groups that are trained side by side."""
     on: Where = "here"
-    """Where programs run: here, in processes of their own, or on the ray cluster of RAY_ADDRESS."""
+    """Where programs run: here, or on the ray cluster of RAY_ADDRESS."""
     workers: int | None = Field(default=None, ge=1)
-    """Processes that programs run in; without it, as many as there are processors."""
+    """Of the cluster; without it, as many as it has processors."""
 
 
 @dataclass(frozen=True)
@@ -482,7 +482,8 @@ def train_programs(
 
     def find_groups() -> GroupsFound:
         if options.most == 1:
-            return GroupsFound(tuple(one_group(training, validation)))
+            everything = (tuple(one.id for one in part) for part in (training, validation))
+            return GroupsFound((Group("g1", "any query", *everything),))
         trace = Trace()
         found = groups_by_model(
             training,
@@ -499,8 +500,8 @@ def train_programs(
     with ExitStack() as stack:
         sandbox = stack.enter_context(Sandbox())
         bench = TrialRunner(lambda query: parts.first(query, None), partial(sandbox.run, api=parts.api))
-        if options.on != "here":
-            bench = stack.enter_context(open_bench(options.on, settings, options.api_model, options.workers))
+        if options.on == "ray":
+            bench = stack.enter_context(on_ray(settings, options.api_model, options.workers))
         context = TrainingContext(
             bench,
             ModelWriter(calls, describe_setting(kb, parts.api)),

@@ -93,10 +93,11 @@ def describe_trial(trial: Trial, label: Callable[[str], str]) -> str:
         f"{place}. {label(node)} ({node}){f' {trial.scores[node]:.4g}' if node in trial.scores else ''}"
         for place, node in enumerate(trial.ranking[:PREDICTIONS], 1)
     ]
+    late = f"not among the first {len(trial.ranking)}, though a candidate"
     truth = [
         f"{label(node)} ({node}) at rank {rank}{f' with {trial.scores[node]:.4g}' if node in trial.scores else ''}"
         if rank
-        else f"{label(node)} ({node}) {_nowhere(trial, node)}"
+        else f"{label(node)} ({node}) {late if node in trial.candidates else 'no candidate'}"
         for node, rank in sorted(trial.ranks.items(), key=lambda pair: pair[1] or len(trial.ranking) + 1)
     ]
     few = truth[:PREDICTIONS] + ([f"and {len(truth) - PREDICTIONS} more"] if len(truth) > PREDICTIONS else [])
@@ -104,12 +105,6 @@ def describe_trial(trial: Trial, label: Callable[[str], str]) -> str:
     return "\n".join(
         [f"Query: {trial.query.text}", "First predictions:", *predicted, f"Right answers: {'; '.join(few)}", *told]
     )
-
-
-def _nowhere(trial: Trial, node: str) -> str:
-    """Why an answer is not in the ranking: no program that reorders candidates can find what is none of them."""
-    late = f"not among the first {len(trial.ranking)}, though a candidate"
-    return late if node in trial.candidates else "no candidate"
 
 
 def document_pair(trial: Trial, document: Callable[[str], str]) -> list[str]:

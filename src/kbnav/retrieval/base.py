@@ -98,9 +98,7 @@ class ComposedOptions(RetrievalOptions):
     def _of_its_own_stages(self) -> Self:
         unused = [stage for stage in self.stages if stage not in self.made_of]
         if unused:
-            raise ValueError(
-                f"is not made of {unused[0]!r}, which options are given for; of: {', '.join(self.made_of)}"
-            )
+            raise ValueError(f"is not made of {unused[0]!r}, which has options; of: {', '.join(self.made_of)}")
         return self
 
 

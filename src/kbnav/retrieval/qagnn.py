@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +38,7 @@ from kbnav.retrieval.base import (
 from kbnav.retrieval.documents import document_vectors
 from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import Settings
-from kbnav.settings.plugins import missing
+from kbnav.settings.plugins import require
 
 MOST_NODES = 200
 MATCHED, CANDIDATE, BETWEEN = 0, 1, 2
@@ -270,8 +269,7 @@ class QAGNN:
         Raises DataError where the folder has changed.
         """
         folder = options.folder(self.name, "qagnn")
-        if find_spec("torch") is None:
-            raise missing("qagnn", "torch", extra="train")
+        require("qagnn", "torch", extra="train")
         card = read_card(folder, "qagnn")
         check_schema(folder, card, kb.skb.meta.name, kb.skb.meta.schema_sha256)
         check_files(folder / MODEL, card.files)

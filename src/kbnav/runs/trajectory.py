@@ -313,6 +313,11 @@ class Outcome:
         object.__setattr__(self, "doubts", tuple(self.doubts))  # checkpoints give lists back
 
     @property
+    def result(self) -> AnswerTable | None:
+        """What the query gave, as far as it is part of the answer."""
+        return self.ranking.found if self.ranking and self.table is None else self.table
+
+    @property
     def nothing(self) -> str:
         """That no answer was found, and why, where that was not the run's own finding."""
         return f"No answer was found{_ENDED.get(self.stop, '')}."
@@ -337,7 +342,8 @@ class Turn:
     @classmethod
     def of(cls, question: str, path: Sequence[Step], outcome: Outcome) -> Turn:
         """A finished question as history; whole tables stay with their own run."""
-        return cls(question, tuple(path), replace(outcome, table=None))
+        ranking = outcome.ranking and replace(outcome.ranking, found=None)
+        return cls(question, tuple(path), replace(outcome, table=None, ranking=ranking))
 
 
 @dataclass(frozen=True)

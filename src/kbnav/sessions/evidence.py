@@ -7,18 +7,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.answering import labelled, looked_at
+from kbnav.answers.question import kb_of
 from kbnav.answers.tables import Absence, AnswerTable, node_term
 from kbnav.errors import KbnavError
 from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.evidence import MOST_ROWS, Evidence, Provenance, provenance
 from kbnav.knowledge.several import asked_by
+from kbnav.knowledge.sparql.rewriting import drop_probe_limit
 from kbnav.knowledge.sparql.verbalization import Verbalization, page_for, query_link, verbalize_answer
-from kbnav.runs.trajectory import Fact, Run
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
+from kbnav.runs.trajectory import JOIN, Fact, Run, Step
 from kbnav.settings.model import OFFLINE
 
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.kb import SkbKB
+
+_TYPE = STANDARD_PREFIXES["rdf"] + "type"
 
 
 def run_evidence(kb: KnowledgeBase, run: Run, rows: Sequence[int] = range(MOST_ROWS)) -> Provenance | None:
@@ -39,7 +44,32 @@ def run_evidence(kb: KnowledgeBase, run: Run, rows: Sequence[int] = range(MOST_R
             return _ranking_evidence(kb, run, [node.id for node in outcome.ranking.nodes], rows)
     if not outcome.query or outcome.table is None:
         return None
-    return provenance(kb, outcome.query, outcome.table, rows, run.language)
+    found = provenance(kb, outcome.query, outcome.table, rows, run.language)
+    for step in taken_up(run):
+        found = _with_source(found, provenance(kb, step.query, outcome.table, rows, run.language), step)
+    return found
+
+
+def taken_up(run: Run) -> list[Step]:
+    """The queries of other knowledge bases whose rows the answer's query takes up, the last first."""
+    found, taken = list[Step](), None
+    for step in reversed(run.steps):
+        if source := step.result == taken:
+            found.append(step)
+        joined = step.call.tool == JOIN and step.ran
+        if joined and (source or drop_probe_limit(kb_of(step.ran)[1], run.question) in run.outcome.query):
+            taken = step.call.arguments["result"]
+    return found
+
+
+def _with_source(found: Provenance, source: Provenance, step: Step) -> Provenance:
+    """With what makes the rows true that a query took up, or that this could not be found out."""
+    if found.failed or source.failed:
+        return replace(found, untold=(*found.untold, f"{step.call.arguments['kb']}: {source.failed}"))
+    rows = tuple((*own, *more) for own, more in zip(found.rows, source.rows, strict=True))
+    absent, untold = (*found.absent, *source.absent), (*found.untold, *source.untold)
+    labels, cut = {**source.labels, **found.labels}, found.cut or source.cut
+    return replace(found, rows=rows, absent=absent, cut=cut, untold=untold, labels=labels)
 
 
 def _ranking_evidence(kb: SkbKB, run: Run, nodes: Sequence[str], rows: Sequence[int]) -> Provenance:
@@ -49,7 +79,14 @@ def _ranking_evidence(kb: SkbKB, run: Run, nodes: Sequence[str], rows: Sequence[
     starts = {start for step in run.steps for start in looked_at(step.call.arguments)}
     starts |= {step.nodes[0] for step in run.path if step.call.tool == "search_entities" and step.nodes}
     try:
-        return _with_generated(node_evidence(kb, chosen, starts - {*nodes}, run.question), chosen, run)
+        found = node_evidence(kb, chosen, starts - {*nodes}, run.question)
+        if table := run.outcome.result:
+            asked = provenance(kb, run.outcome.query, table, rows, run.language)
+            links = [[one for one in told if one.property != _TYPE] for told in asked.rows] or [[]] * len(chosen)
+            both = zip(links, found.rows, strict=True)  # what links it otherwise was not asked for
+            told = tuple((*own, *(one for one in more if one.source != "graph" or not own)) for own, more in both)
+            found = replace(asked, rows=told, labels={**asked.labels, **found.labels}, failed="")
+        return _with_generated(found, chosen, run)
     except KbnavError as error:
         return Provenance(failed=str(error))
 

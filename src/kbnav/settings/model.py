@@ -9,8 +9,9 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 from urllib.parse import urlsplit
@@ -454,7 +455,8 @@ class Settings(BaseSettings):
 
     def public(self) -> dict[str, Any]:
         """The settings as plain JSON data, secrets masked, users and passwords left out of addresses."""
-        return _without_users(self.model_dump(mode="json"))  # type: ignore[no-any-return]
+        values: dict[str, Any] = with_texts(self.model_dump(mode="json"), partial(_USER.sub, ""))
+        return values
 
 
 def settings_file() -> Path | None:
@@ -497,12 +499,13 @@ def _from_here(value: Any, folder: Path, names: Set[str], setting: str = "") -> 
     return value
 
 
-def _without_users(value: Any) -> Any:
+def with_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Plain data with every text among its values changed; names of fields and numbers stay as they are."""
     if isinstance(value, str):
-        return _USER.sub("", value)
-    if isinstance(value, dict):
-        return {name: _without_users(one) for name, one in value.items()}
-    return [_without_users(one) for one in value] if isinstance(value, list) else value
+        return change(value)
+    if isinstance(value, Mapping):
+        return {name: with_texts(one, change) for name, one in value.items()}
+    return [with_texts(one, change) for one in value] if isinstance(value, list | tuple) else value
 
 
 def setting_names(model: type[BaseModel] | None = None, before: str = "") -> Iterator[str]:

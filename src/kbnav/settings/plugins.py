@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,6 +105,12 @@ def missing(use: str, *packages: str, extra: str = "") -> UsageError:
     wanted = f"'kbnav[{extra}]'" if extra else " ".join(packages)
     verb = "is" if len(packages) == 1 else "are"
     return UsageError(f"{use} needs {named}, which {verb} not installed: pip install {wanted}")
+
+
+def require(use: str, *packages: str, extra: str = "") -> None:
+    """Raise that error where one of the packages, as they are imported, is not installed."""
+    if absent := [name.replace("_", "-") for name in packages if find_spec(name) is None]:
+        raise missing(use, *absent, extra=extra)
 
 
 @contextmanager

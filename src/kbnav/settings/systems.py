@@ -384,9 +384,7 @@ def _entry(name: str, found: Any, origin: str) -> SystemEntry:
     if isinstance(found, SystemEntry):
         return replace(found, name=name, origin=origin)
     if not callable(found):
-        raise UsageError(
-            f"{name}: a {type(found).__name__} is neither a function that builds a system nor a SystemEntry"
-        )
+        raise UsageError(f"{name}: a {type(found).__name__} is no function that builds a system, and no SystemEntry")
     about = (inspect.getdoc(found) or "").partition("\n")[0]
     return SystemEntry(name, about or f"Built by {found.__name__} of {found.__module__}.", found, origin=origin)
 

@@ -76,9 +76,7 @@ def split(
     digests = question_digests((one.id, one.text) for one in training)
     learned = [one for one, digest in zip(training, digests, strict=True) if digest.text not in apart]
     if not learned:
-        raise UsageError(
-            "there is nothing to learn from: no question that has an answer in the SKB and is not held out"
-        )
+        raise UsageError("there is nothing to learn from: no question with an answer in the SKB is not held out")
     return Split(tuple(learned), tuple(validation), datasets)
 
 
@@ -98,11 +96,9 @@ class Documents:
 
 def has_texts(skb: SKB) -> bool:
     """Whether any document says more than its node's name; a few hundred are looked at, over all types."""
-    for first, end in zip(skb.nodes.type_start, skb.nodes.type_start[1:], strict=False):
-        for node in range(first, end, max(1, (end - first) // 200)):
-            if len(indexed_text(skb, node).split()) > len(str(skb.nodes.names[node]).split()):
-                return True
-    return False
+    types = zip(skb.nodes.type_start, skb.nodes.type_start[1:], strict=False)
+    some = (node for first, end in types for node in range(first, end, max(1, (end - first) // 200)))
+    return any(len(indexed_text(skb, node).split()) > len(str(skb.nodes.names[node]).split()) for node in some)
 
 
 def draw_pool(split: Split, hard: Mapping[str, Sequence[int]], nodes: int, size: int, seed: int) -> list[int]:

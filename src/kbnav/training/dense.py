@@ -77,7 +77,9 @@ def train_dense(task: Task, options: DenseOptions) -> Card | None:
     model = bi_encoder(options.base, machine[0], two=options.two, longest=options.longest)
     base_sha256 = weights_sha256(model)
     work = Work(task, options, machine, base_sha256)
-    args = work.arguments(SentenceTransformerTrainingArguments, router_mapping=_routes(options, miner.count))
+    question, *others = _columns(miner.count)
+    routes = {question: "query", **dict.fromkeys(others, "document")} if options.two else {}
+    args = work.arguments(SentenceTransformerTrainingArguments, router_mapping=routes)
     found = work.prepared(args, partial(_prepare, task, options, miner))
     texts = _Texts(documents, options.longest)
     ended = work.run(trainer := _trainer(model, args, found, split, texts, options.mini_batch))
@@ -90,11 +92,6 @@ def train_dense(task: Task, options: DenseOptions) -> Card | None:
 
     facts = {"kind": "dense", "base": options.base, "base_sha256": base_sha256, "pool": len(found["pool"])}
     return work.finish(ended, save, _PACKAGES, {}, relations=relations, **facts)
-
-
-def _routes(options: DenseOptions, negatives: int) -> dict[str, str]:
-    question, *documents = _columns(negatives)
-    return {question: "query", **dict.fromkeys(documents, "document")} if options.two else {}
 
 
 def _prepare(task: Task, options: DenseOptions, miner: Miner) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +30,7 @@ from kbnav.knowledge.skb.schema import Progress, no_progress
 from kbnav.planning.seq2seq import DType, device_of, dtype_of
 from kbnav.runs.journal import write_whole
 from kbnav.settings.model import Settings
-from kbnav.settings.plugins import missing
+from kbnav.settings.plugins import require
 from kbnav.settings.systems import Options
 from kbnav.training.data import Split
 
@@ -128,9 +127,7 @@ class Task:
 
 def find_machine(options: TrainingOptions, what: str, *more: str) -> tuple[str, str]:
     """Device and dtype, the libraries' bars turned off. Raises UsageError where a library or it is missing."""
-    absent = [name.replace("_", "-") for name in (*_PACKAGES, *more) if find_spec(name) is None]
-    if absent:
-        raise missing(f"training {what}", *absent, extra="train")
+    require(f"training {what}", *_PACKAGES, *more, extra="train")
     import datasets
     import transformers
 
@@ -164,7 +161,8 @@ class Work:
     def arguments(self, kind: Any, **more: Any) -> Any:
         """Those of a trainer, of its own ``kind``; in several processes they find one another here."""
         options, on_cpu = self._options, self.device == "cpu"
-        strategy = "steps" if options.every else "epoch"
+        pace: dict[str, Any] = {"strategy": "steps", "steps": options.every} if options.every else {"strategy": "epoch"}
+        paced = {f"{what}_{name}": value for what in ("eval", "save", "logging") for name, value in pace.items()}
         alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
         return kind(
             output_dir=str(self._place),
@@ -173,12 +171,6 @@ class Work:
             learning_rate=options.rate,
             warmup_steps=0.1,  # of all steps
             per_device_train_batch_size=options.batch,
-            eval_strategy=strategy,
-            save_strategy=strategy,
-            logging_strategy=strategy,
-            eval_steps=options.every or None,
-            save_steps=options.every or 500,
-            logging_steps=options.every or 500,
             save_total_limit=2,
             load_best_model_at_end=True,
             metric_for_best_model=f"eval_{CHOSEN_BY}",
@@ -191,6 +183,7 @@ class Work:
             dataloader_pin_memory=not on_cpu,
             disable_tqdm=True,
             report_to="none",
+            **paced,
             **more,
         )
 

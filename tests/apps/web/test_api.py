@@ -35,7 +35,7 @@ def test_systems_are_offered_with_what_they_do_and_only_those_named_where_some_a
     assert kbs["mini"]["about"] == [
         {
             "name": "spinach",
-            "about": "Explores Wikidata, or any SPARQL endpoint, step by step and writes SPARQL.",
+            "about": "Looks things up step by step, and writes queries (SPARQL).",
             "needs": [],
             "uses": ["model"],
         }

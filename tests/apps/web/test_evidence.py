@@ -92,6 +92,8 @@ def test_a_press_beside_a_row_opens_and_closes_its_statements_also_on_a_phone(pa
     page.wait_for_selector(".typed .rows tbody tr")
     box = page.locator(".typed .why >> nth=0").bounding_box()
     assert box["x"] + box["width"] <= 390  # though the table is wider
+    page.evaluate("document.querySelector('.typed .scroll').scrollLeft = 150")
+    assert page.locator(".typed .rows td >> nth=0").bounding_box()["x"] >= 0  # the first column stays
     assert "SERVICE wikibase:label" in page.inner_text(".typed .doubt")
     page.click(".typed .why >> nth=0")
     assert "polonium — discoverer" in page.inner_text(".typed .evidence .statements")

@@ -25,9 +25,9 @@ from kbnav.evaluation.human_evaluation import (
     open_judging,
     rating_rates,
     ratings_markdown,
-    read_ratings,
 )
 from kbnav.knowledge.skb.exploring import Explorer
+from kbnav.runs.journal import read_journal
 from tests.apps.parts import Cli
 from tests.apps.web.parts import Served, web_settings
 from tests.apps.web.test_accessibility import faults, look  # noqa: F401 - a fixture
@@ -229,7 +229,7 @@ def test_people_rate_a_sample_of_each_set_and_the_command_prints_the_rates(page,
         for scores in ({}, {"naturalness": "6", "diversity": "1", "practicality": "1"}):
             sent = requests.post(f"{server.url}/rate", {"dataset": left, **scores}, headers=named, timeout=60)
             assert sent.status_code == 422
-    assert {(one.dataset, one.naturalness, len(one.questions)) for one in read_ratings(out)} == {
+    assert {(one.dataset, one.naturalness, len(one.questions)) for one in read_journal(out, Rating)} == {
         *(("shop", 2, 3), ("shop-human", 4, 10))
     }
     kbnav = Cli(monkeypatch, capsys)

@@ -52,6 +52,18 @@ def test_five_hundred_points_are_clustered_and_one_opens(page, server):
     paste(page, server.url, "?town ?at", rows[:2], "#defaultView:Map")
     page.click(".map .pin >> nth=0")
     assert "town" in page.inner_text(".map .popup")
+    paste(
+        page,
+        server.url,
+        "?town ?at ?people ?since",
+        ['wd:Q64 "Point(1 2)"^^geo:wktLiteral 3469849 "1237-10-28"^^xsd:date', '"x" UNDEF 1 UNDEF'],
+        "#defaultView:Map",
+    )
+    page.click(".map .pin >> nth=0")
+    told = page.inner_text(".map .popup")
+    assert all(part in told for part in ("Berlin Q64", "people", "3,469,849", "Oct 28, 1237", "2°\u00a0N, 1°\u00a0E"))
+    assert page.locator(".map .popup a[href$=Q64]").count() == 1
+    assert "1 row left out" in page.inner_text(".map figcaption")
     assert page.locator(".map .borders").count() == 1
     drawn = "document.querySelector('.leaflet-proxy').style.transform"  # with its scale
     for keys, pressed, zooms in (([], False, False), (["Control"], False, True), ([], True, True)):
@@ -247,14 +259,14 @@ def test_examples_are_found_by_their_words_and_kept_by_the_address(page, server)
     )
     page.click("#examples-open")
     page.wait_for_selector("#examples li")
-    page.fill("#examples input", "map born")
-    assert page.locator("#examples li").all_inner_texts() == ["Where discoverers of elements were born"]
+    page.fill("#examples input", "map capital")
+    assert page.locator("#examples li").all_inner_texts() == ["Capitals of countries"]
     page.click("#examples li button")
     page.wait_for_selector(".typed .map .pin >> nth=0")
     page.click(".typed [data-view=table]")
     page.reload()
     page.wait_for_selector(".typed .rows tbody tr")
-    assert page.inner_text(".typed .question") == "Where discoverers of elements were born"
+    assert page.inner_text(".typed .question") == "Capitals of countries"
     assert not page.is_visible(".typed .editor")
     assert "kb=mini" in page.url
     assert page.locator(".typed .map").count() == 0

@@ -55,13 +55,6 @@ Q42 = Answer({"entities": {"Q42": {"type": "item", "id": "Q42", "labels": {"en":
 PAGE = Answer("<!DOCTYPE html><html><title>Maintenance</title><body>Soon</body></html>", type="text/html")
 
 
-def test_live_use_refuses_to_start_without_a_contact():
-    with pytest.raises(CredentialsError, match=r"www\.wikidata\.org|query\.wikidata\.org") as caught:
-        WikidataKB.by_http(Settings())
-    assert "KBNAV_CONTACT" in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
 def test_nothing_is_written_before_the_contact_is_known_and_nothing_for_a_mirror(tmp_path):
     home = tmp_path / "home"
     with pytest.raises(CredentialsError):

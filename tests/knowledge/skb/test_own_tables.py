@@ -293,6 +293,7 @@ def test_cells_without_a_unit_are_in_that_of_the_columns_name(name):
     column = column_of(name, ["EUR 3.50", "7"])
     assert (column.name, column.value("EUR 3.50"), column.value("7")) == (name, 3.5, 7)
     assert column_of("Weight", ["900 g", "2 kg"]).name == "Weight (kg)"
+    assert [column_of(one, ["20 g"]).name for one in ("weight", "weight_g")] == ["weight (g)", "weight_g"]
 
 
 @pytest.mark.parametrize(

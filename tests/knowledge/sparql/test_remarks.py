@@ -145,13 +145,6 @@ def test_rows_behind_a_limit_that_tie_with_the_last_are_counted(run, limit, more
         assert not more or f"{more} more row" in text
 
 
-def test_ties_of_a_count_that_is_not_shown_are_found(run):
-    text = said(run, "SELECT ?y { ?x wdt:P31 ?y } GROUP BY ?y ORDER BY DESC(COUNT(?x)) LIMIT 1")
-    assert "tie" not in text  # three mountains, two cities
-    text = said(run, "SELECT ?y { ?x a ?y } GROUP BY ?y ORDER BY COUNT(?x) LIMIT 1")
-    assert "tie" not in text  # one Boss, two of Staff
-
-
 def test_things_without_a_value_that_is_shown_are_counted_and_a_condition_by_itself_is_not_doubted(run):
     assert "1 that have no ?c (OPTIONAL keeps them)" in said(run, "SELECT ?x ?c { ?x wdt:P2044 ?h ; wdt:P30 ?c }")
     for condition in ("wdt:P31 wd:Q8502", "wdt:P2044 ?h FILTER(?h < 8800)", "wdt:P2044 ?h MINUS { ?x wdt:P31 ?c }"):

@@ -57,6 +57,7 @@ def test_a_query_is_told_condition_by_condition():
         ),
         ("SELECT ?o (COUNT(?p) AS ?n) { ?p wdt:P106 ?o } GROUP BY ?o HAVING (?n > 2)", "only where [n] is more than 2"),
         ("SELECT ?p { ?p wdt:P569 ?d } ORDER BY DESC(?d) LIMIT 1", "Sorted by [d], largest or latest first."),
+        ("SELECT ?p { ?p wdt:P569 ?d } ORDER BY ?p ?d", "Sorted by identifier of [p], [d]."),
         ("SELECT ?p { OPTIONAL { ?p wdt:P570 ?d } }", "if there is such, also:"),
         ("SELECT ?p { MINUS { ?p wdt:P570 ?d } }", "left out is what fits this:"),
         ("SELECT ?p { { ?p wdt:P570 ?d } UNION { ?p wdt:P569 ?d } }", "one of these holds:"),

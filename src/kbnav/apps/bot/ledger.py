@@ -136,9 +136,7 @@ class Ledger:
         of_question, of_entry = ([one.name for one in fields(kind)] for kind in (Question, Entry))
         columns = ", ".join([*of_question, *of_entry[1:]])
         found = []
-        for row in self._run(
-            f"SELECT {columns} FROM questions {condition}", values
-        ):  # conditions are this module's own
+        for row in self._run(f"SELECT {columns} FROM questions {condition}", values):  # conditions are our own
             question = dict(zip(of_question, row, strict=False))
             question["earlier"] = tuple(filter(None, question["earlier"].split(",")))
             found.append(Entry(Question(**question), *row[len(of_question) :]))

@@ -52,13 +52,9 @@ def ask(
     of: Asking,
     follow_up: Annotated[bool, flag("--continue", "Ask a follow-up to the last question.", "-c")] = False,
     as_json: Json = False,
-    as_csv: Annotated[
-        bool, flag("--csv", "Print the whole table or ranking as CSV; steps go to standard error.")
-    ] = False,
+    as_csv: Annotated[bool, flag("--csv", "Print all rows or nodes as CSV; steps go to standard error.")] = False,
     quiet: Annotated[bool, flag("--quiet", "Do not print the steps.", "-q")] = False,
-    evidence: Annotated[
-        bool, flag("--evidence", "Also print the statements that make each row true; two queries more.")
-    ] = False,
+    evidence: Annotated[bool, flag("--evidence", "Also print what makes each row true; two queries more.")] = False,
 ) -> None:
     """Ask one question; thoughts, actions and observations are shown as they happen.
 

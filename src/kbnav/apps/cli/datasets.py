@@ -22,6 +22,7 @@ from kbnav.apps.cli.options import (
     Jobs,
     Json,
     Kb,
+    Many,
     Only,
     Port,
     Retry,
@@ -36,6 +37,7 @@ from kbnav.apps.cli.terminal import Counter, StageProgress, emit, print_json, re
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import GROUP, NAMES, ORIGINS, SOURCES, find_dataset, missing_file
 from kbnav.evaluation.datasets.formats import FORMATS
+from kbnav.runs.journal import read_journal
 from kbnav.runs.trajectory import to_json
 from kbnav.settings.model import Settings, load_settings
 from kbnav.settings.plugins import origin, points
@@ -43,9 +45,7 @@ from kbnav.settings.systems import kb_kind
 
 
 def stats(
-    datasets: Annotated[
-        list[str], argument("DATASET", "Names, FORMAT:FILE, or .jsonl files; texts, or a folder of threads.")
-    ],
+    datasets: Annotated[list[str], argument("DATASET", "Names, FORMAT:FILE, .jsonl; texts, or a folder of threads.")],
     of: Annotated[
         Literal["queries", "words", "pairs", "threads"],
         flag(
@@ -57,12 +57,8 @@ def stats(
         ),
     ] = "queries",
     together: Annotated[bool, flag("--together", "Count datasets as one, as the splits of a set.")] = False,
-    histograms: Annotated[
-        Path | None, option("--histograms", "FOLDER", "Write lengths of questions and answers as CSV.")
-    ] = None,
-    tokens: Annotated[
-        int | None, option("--tokens", "N", "With --of words, only the first N words of each text.", min=1)
-    ] = None,
+    histograms: Annotated[Path | None, option("--histograms", "FOLDER", "Write all the lengths as CSV.")] = None,
+    tokens: Annotated[int | None, option("--tokens", "N", "With --of words, only the first N of each.", min=1)] = None,
     count: Annotated[int, option("--count", "N", "With --of pairs, pairs of each kind.", min=1, max=50)] = 1,
     as_json: Json = False,
 ) -> None:
@@ -236,9 +232,7 @@ def freeze(
 def collect(
     out: Annotated[Path, argument("FILE", "A .jsonl that questions are added to, as in shop-human.jsonl.")],
     kb: Annotated[str, option("--kb", "SKB", "The folder of an SKB, or demo.")] = "demo",
-    types: Annotated[
-        list[str] | None, option("--type", "TYPE", "Only nodes of this type are drawn; repeatable.")
-    ] = None,
+    types: Annotated[Many, option("--type", "TYPE", "Only nodes of this type are drawn; repeatable.")] = None,
     count: Annotated[int, option("--count", "N", "Nodes drawn at a time.", min=1, max=100)] = 10,
     seed: Seed = 0,
     host: Host = None,
@@ -266,15 +260,11 @@ def collect(
 
 
 def judge(
-    datasets: Annotated[
-        list[str] | None, argument("[DATASET]", "Names, FORMAT:FILE, or your own .jsonl files.")
-    ] = None,
+    datasets: Annotated[Many, argument("[DATASET]", "Names, FORMAT:FILE, or your own .jsonl files.")] = None,
     out: Annotated[Path, option("--out", "FILE", "A .jsonl that ratings are added to.")] = Path("ratings.jsonl"),
     count: Annotated[int, option("--count", "N", "Questions in each sample.", min=1, max=100)] = 10,
     seed: Seed = 0,
-    only_rates: Annotated[
-        bool, flag("--rates", "Serve nothing, and print the rates of what was judged so far.")
-    ] = False,
+    only_rates: Annotated[bool, flag("--rates", "Serve nothing: print the rates of what was judged so far.")] = False,
     host: Host = None,
     port: Port = None,
     as_json: Json = False,
@@ -285,7 +275,7 @@ def judge(
     """
     from kbnav.apps.web.routes.evaluation import judge_router
     from kbnav.apps.web.server import small_app
-    from kbnav.evaluation.human_evaluation import open_judging, rating_rates, ratings_markdown, read_ratings
+    from kbnav.evaluation.human_evaluation import Rating, open_judging, rating_rates, ratings_markdown
 
     if not only_rates:
         if not datasets:
@@ -295,7 +285,7 @@ def judge(
         with open_judging(out, found, count, seed) as judging:
             make = partial(small_app, settings, [judge_router], judging=judging)
             _serve(settings, make, f"Ratings for {out}", err=as_json)
-    rows = rating_rates(read_ratings(out))
+    rows = rating_rates(read_journal(out, Rating))
     records = [{**asdict(row), "rates": {name: rate._asdict() for name, rate in row.rates.items()}} for row in rows]
     emit(as_json, records, ratings_markdown(rows).rstrip("\n") if rows else "nothing was judged yet")
 

@@ -11,39 +11,24 @@ from typing import Annotated, Any
 
 from rich.console import Console
 
-from kbnav.apps.cli.options import Json, Kb, argument, flag, load, option
+from kbnav.apps.cli.options import Json, Kb, Many, argument, flag, load, option
 from kbnav.apps.cli.terminal import emit, print_json
 from kbnav.errors import KbnavError
 
 
 def build_mirror(
     sources: Annotated[list[Path], argument("FILE", "RDF (.nt, .ttl) or JSON dumps, also .gz, .bz2.")],
-    out: Annotated[
-        Path, option("--out", "FOLDER", "Folder of the mirror; an old one is replaced when the new one is whole.")
-    ],
+    out: Annotated[Path, option("--out", "FOLDER", "Folder of the mirror; an old one is replaced at the end.")],
     concept_base: Annotated[
-        str,
-        option(
-            "--concept-base",
-            "IRI",
-            "What the IRIs of entities begin with, for another Wikibase; default: as the RDF has it.",
-        ),
+        str, option("--concept-base", "IRI", "What IRIs of entities begin with; default: as the RDF has it.")
     ] = "",
     keep: Annotated[
-        list[str] | None,
-        option(
-            "--keep",
-            "LINK",
-            "Only items linked so, as P31=Q5, or through classes, as P31/P279*=Q5; repeatable: any of them.",
-        ),
+        Many, option("--keep", "LINK", "Only items linked so: P31=Q5, through classes P31/P279*=Q5; repeatable: any.")
     ] = None,
     without: Annotated[
-        list[str] | None,
-        option("--without", "WHAT", "Leave out external-ids, scholarly-articles or items linked so; repeatable."),
+        Many, option("--without", "WHAT", "Leave out external-ids, scholarly-articles or items linked so; repeatable.")
     ] = None,
-    language: Annotated[
-        list[str] | None, option("--language", "CODE", "Only labels, aliases and descriptions in it; repeatable.")
-    ] = None,
+    language: Annotated[Many, option("--language", "CODE", "Only names and descriptions in it; repeatable.")] = None,
     as_json: Json = False,
 ) -> None:
     """Build a mirror from RDF or a dump of entity JSON, as in kbnav mirror build slice.nt --out slice.
@@ -88,14 +73,11 @@ def mirror_info(
 
 def serve(
     files: Annotated[
-        list[Path],
-        argument("FILE", "RDF: .ttl .nt .nq .trig .rdf .owl .xml .jsonld, also .gz; or the folder of a mirror."),
+        list[Path], argument("FILE", "RDF: .ttl .nt .nq .trig .rdf .owl .xml .jsonld, also .gz; or a mirror's folder.")
     ],
     host: Annotated[str, option("--host", "ADDRESS", "Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, option("--port", "PORT", "0 picks a free one.")] = 7879,
-    name: Annotated[
-        list[str] | None, option("--name", "NAME", "Name by which clients may reach it; repeatable.")
-    ] = None,
+    name: Annotated[Many, option("--name", "NAME", "Name by which clients may reach it; repeatable.")] = None,
     timeout: Annotated[float, option("--timeout", "SECONDS", "Time that a query may take.")] = 60.0,
     memory: Annotated[int, option("--memory", "MIB", "Memory that a query may take.")] = 2048,
 ) -> None:

@@ -20,6 +20,7 @@ from kbnav.apps.cli.options import (
     Jobs,
     Json,
     Limit,
+    Many,
     MaxCost,
     Only,
     Place,
@@ -56,12 +57,8 @@ class Benchmark(Asking):
     seed: Seed = 0
     limit: Limit = None
     only: Only = None
-    gold: Annotated[
-        Path | None, option("--gold", "PATH", "Frozen gold answers to score against (a file, or eval freeze's folder).")
-    ] = None
-    answerable: Annotated[bool, flag("--answerable", "Leave out questions whose gold answer is empty or unknown.")] = (
-        False
-    )
+    gold: Annotated[Path | None, option("--gold", "PATH", "Frozen gold answers: a file, or a folder of them.")] = None
+    answerable: Annotated[bool, flag("--answerable", "Only questions with a gold answer that is not empty.")] = False
     max_cost: MaxCost = None
     retry_failed: Retry = False
     on: Annotated[Place, flag("--on", "Where questions are asked: here, or on a Ray cluster (RAY_ADDRESS).")] = "here"
@@ -104,7 +101,7 @@ def run(
     dataset: Dataset,
     out: Annotated[Path, option("--out", "FOLDER", "Folder of the run; an unfinished run in it is continued.")],
     of: Benchmark,
-    without: Annotated[list[str] | None, option("--without", "PART", f"Leave out {_PARTS}")] = None,
+    without: Annotated[Many, option("--without", "PART", f"Leave out {_PARTS}")] = None,
     as_json: Json = False,
 ) -> None:
     """Ask every question of a dataset; after a kill, a limit or Ctrl-C the same command continues.
@@ -127,9 +124,7 @@ def run(
 def repeat(
     folder: RunFolder,
     out: Annotated[Path | None, option("--out", "FOLDER", "Folder of the new run; without it, only print.")] = None,
-    dataset: Annotated[
-        str | None, option("--dataset", "DATASET", "Read the questions from there, in place of the run's folder.")
-    ] = None,
+    dataset: Annotated[str | None, option("--dataset", "DATASET", "Read the questions from there instead.")] = None,
     kb: Annotated[str | None, option("--kb", "KB", "Where the run's knowledge base is now.")] = None,
     jobs: Jobs = 1,
     max_cost: MaxCost = None,
@@ -173,17 +168,15 @@ def sweep(
     out: Annotated[Path, option("--out", "FOLDER", "Folder of the runs, one for each variant.")],
     of: Benchmark,
     vary: Annotated[
-        list[str] | None,
+        Many,
         option(
             "--vary",
             "NAME=VALUES",
-            "An option of --system and its values, as in k=3,5,10; repeatable, one at a time. "
-            "Options of one value stand behind +, as in planner=none,ranker+trained=my.planner.",
+            "An option and its values, as in k=3,5,10; repeatable, one at a time. Options of one value stand behind +, "
+            "as in planner=none,ranker+trained=my.planner.",
         ),
     ] = None,
-    without: Annotated[
-        list[str] | None, option("--without", "PART", f"A run without it, beside one that is whole: {_PARTS}")
-    ] = None,
+    without: Annotated[Many, option("--without", "PART", f"A run without it, beside a whole one: {_PARTS}")] = None,
     repeat: Annotated[int, option("--repeat", "N", "Runs of each variant.", min=1)] = 1,
     as_json: Json = False,
 ) -> None:

@@ -33,27 +33,19 @@ def argument(metavar: str, text: str) -> Any:
     return typer.Argument(metavar=metavar, help=text)
 
 
+Many = list[str] | None
+"""Of an option that may be repeated."""
 _KB = "mini or demo (bundled), wikidata (live), the folder of an SKB or a mirror, a URL, or a name in kbnav.toml"
 Kb = Annotated[str | None, option("--kb", "KB", f"{_KB}.")]
 Skb = Annotated[str, option("--kb", "SKB", "Folder of the SKB, or demo.")]
-Kbs = Annotated[list[str] | None, option("--kb", "KB", f"{_KB}; repeatable, to ask several at once.")]
+Kbs = Annotated[Many, option("--kb", "KB", f"{_KB}; repeatable, to ask several at once.")]
 Model = Annotated[str | None, option("--model", "MODEL", "offline (none), replay:RUN.json, or a model such as gpt-4o.")]
 BaseUrl = Annotated[str | None, option("--base-url", "URL", "An OpenAI-compatible endpoint; default: OpenAI's.")]
 System = Annotated[
-    str | None,
-    option(
-        "--system",
-        "SYSTEM",
-        "What answers (see kbnav systems), or your own as module:function; default: what fits the KB.",
-    ),
+    str | None, option("--system", "SYSTEM", "What answers (see kbnav systems), or your own as module:function.")
 ]
 Given = Annotated[
-    list[str] | None,
-    option(
-        "--set",
-        "NAME=VALUE",
-        "An option of the system (see kbnav systems NAME), or a setting, as in budget.steps=9; repeatable.",
-    ),
+    Many, option("--set", "NAME=VALUE", "An option of the system, or a setting, as in budget.steps=9; repeatable.")
 ]
 Json = Annotated[bool, flag("--json", "Print JSON, for programs.")]
 Dataset = Annotated[str, argument("DATASET", "A dataset's name (eval dataset list), FORMAT:FILE, or your own .jsonl.")]
@@ -68,9 +60,7 @@ Retry = Annotated[bool, flag("--retry-failed", "Ask failed questions again.")]
 Seed = Annotated[int, option("--seed", "N", "The same seed draws the same.")]
 Limit = Annotated[int | None, option("--limit", "N", "Only the first N questions.", min=1)]
 MaxCost = Annotated[float | None, option("--max-cost", "DOLLARS", "Stop at so many US dollars in all.", min=0)]
-Workers = Annotated[
-    int | None, option("--workers", "N", "With --on ray, how many; default: one for each processor.", min=1)
-]
+Workers = Annotated[int | None, option("--workers", "N", "With --on ray; default: one for each processor.", min=1)]
 
 
 Place = Literal["here", "ray"]

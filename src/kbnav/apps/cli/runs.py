@@ -50,9 +50,7 @@ def runs(
 def export(
     run: RunName,
     file: Annotated[Path, argument("FILE", ".html, .json, .wiki or, of the rows alone, .csv.")],
-    evidence: Annotated[
-        bool, flag("--evidence", "With the statements behind each row, looked up in its knowledge base.")
-    ] = False,
+    evidence: Annotated[bool, flag("--evidence", "With the statements behind each row, which are looked up.")] = False,
     as_json: Json = False,
 ) -> None:
     """Write a saved run to a file to pass on, as in kbnav export last answer.html: a page that fetches nothing."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from kbnav.answers.language import plural
-from kbnav.apps.cli.options import Dataset, Jobs, Json, RunFolder, Seed, argument, flag, load, option
+from kbnav.apps.cli.options import Dataset, Jobs, Json, Many, RunFolder, Seed, argument, flag, load, option
 from kbnav.apps.cli.terminal import emit
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import find_dataset
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from kbnav.evaluation.scoring import Comparison, Scores
 
 _DISAGREEMENTS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
-_ALPHA, _POWER = 0.05, 0.8
 _WRONG = 0.05
 """An answer with a lower F1, or MRR of rankings, is wrong."""
 
@@ -35,20 +34,13 @@ class Scoring:
     """How runs are scored."""
 
     by: Annotated[
-        Literal["ids", "labels"],
-        flag("--by", "Compare the cells of tables by ids, or by English labels: for answers in words."),
+        Literal["ids", "labels"], flag("--by", "Compare cells by ids, or English labels: for answers in words.")
     ] = "ids"
     compat: Annotated[
-        bool,
-        flag("--stark-compat", "Score rankings as STaRK's code does: all candidates ranked, ties in their order."),
+        bool, flag("--stark-compat", "Score rankings as STaRK's code: all candidates ranked, ties in their order.")
     ] = False
-    kb: Annotated[
-        str | None, option("--kb", "KB", "Where the run's SKB (--stark-compat) is now, or labels (--by) come from.")
-    ] = None
-    metrics: Annotated[
-        list[str] | None,
-        option("--metric", "NAMES", "For rankings also ndcg@10, map, recall@100, …; with commas, or repeated."),
-    ] = None
+    kb: Annotated[str | None, option("--kb", "KB", "Where the SKB is now (--stark-compat), or labels are.")] = None
+    metrics: Annotated[Many, option("--metric", "NAMES", "For rankings also ndcg@10, map …; repeatable.")] = None
 
     def read(self, folder: Path) -> SavedRun:
         """A run as it is to be scored. Raises UsageError."""
@@ -67,9 +59,7 @@ class Scoring:
 def score(
     folder: RunFolder,
     how: Scoring,
-    trec: Annotated[
-        Path | None, option("--trec", "FILE", "Write the rankings as a TREC run, and FILE.qrels beside it.")
-    ] = None,
+    trec: Annotated[Path | None, option("--trec", "FILE", "Write a TREC run, and FILE.qrels beside it.")] = None,
     as_json: Json = False,
 ) -> None:
     """Score a run anew from its recordings, and write scores.json beside them.
@@ -93,12 +83,8 @@ def score(
 def compare(
     how: Scoring,
     a: Annotated[Path | None, argument("[RUN]", "Folder of a run.")] = None,
-    b: Annotated[
-        Path | None, argument("[OTHER]", "Without it, or without both: how small a difference can be shown.")
-    ] = None,
-    questions: Annotated[
-        int | None, option("--questions", "N", "Instead of the run's number of questions.", min=1)
-    ] = None,
+    b: Annotated[Path | None, argument("[OTHER]", "Without it: how small a difference can be shown.")] = None,
+    questions: Annotated[int | None, option("--questions", "N", "Instead of the number in the run.", min=1)] = None,
     as_json: Json = False,
 ) -> None:
     """Compare two runs question by question: intervals, a paired randomisation test, and what can be shown.
@@ -128,17 +114,17 @@ def compare(
 
 def _print_power(questions: int, shares: Sequence[float], as_json: bool) -> None:
     """The smallest difference that is found, for each share of questions that only one of two systems gets."""
-    from kbnav.evaluation.metrics.statistics import minimum_detectable_effect
+    from kbnav.evaluation.metrics.statistics import ALPHA, POWER, minimum_detectable_effect
 
-    effects = {one: minimum_detectable_effect(questions, one, alpha=_ALPHA, power=_POWER) for one in shares}
+    effects = {one: minimum_detectable_effect(questions, one) for one in shares}
     rows = [{"disagreement": share, "detectable": effect} for share, effect in effects.items()]
     lines = [
         f"  where two systems disagree on {share:.1%} of them: "
         + (f"{100 * effect:.1f} points" if effect is not None else "none, whatever the runs score")
         for share, effect in effects.items()
     ]
-    head = f"{questions:,} questions; smallest difference they can show (significance {_ALPHA:g}, power {_POWER:g}):"
-    emit(as_json, {"questions": questions, "alpha": _ALPHA, "power": _POWER, "differences": rows}, head, *lines)
+    head = f"{questions:,} questions; smallest difference they can show (significance {ALPHA:g}, power {POWER:g}):"
+    emit(as_json, {"questions": questions, "alpha": ALPHA, "power": POWER, "differences": rows}, head, *lines)
 
 
 def report(
@@ -147,12 +133,10 @@ def report(
     html: Annotated[Path | None, option("--html", "FILE", "One self-contained page.")] = None,
     table: Annotated[
         Literal["markdown", "latex", "csv"] | None,
-        flag("--table", "The table of each dataset: the best in bold; * differs from its first run (p < 0.05)."),
+        flag("--table", "A table a dataset: the best in bold; * differs from its first run (p < 0.05)."),
     ] = None,
     intervals: Annotated[bool, flag("--intervals", "Put intervals of 95 % into the table.")] = False,
-    errors: Annotated[
-        int | None, option("--errors", "N", "Only draw N wrong answers of one run onto a sheet to label.", min=1)
-    ] = None,
+    errors: Annotated[int | None, option("--errors", "N", "Only draw N wrong answers onto a sheet.", min=1)] = None,
     seed: Seed = 1,
     as_json: Json = False,
 ) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kbnav.agents.common.agent import build_agent
-from kbnav.apps.cli.options import Asking, BaseUrl, Given, Host, Json, Port, flag, load, option
+from kbnav.apps.cli.options import Asking, BaseUrl, Given, Host, Json, Many, Port, flag, load, option
 from kbnav.apps.cli.terminal import stop_on_signals
 from kbnav.apps.console import printable
 from kbnav.errors import CredentialsError, UsageError
@@ -27,12 +27,10 @@ if TYPE_CHECKING:
 
 
 def serve(
-    kb: Annotated[list[str] | None, option("--kb", "KB", "A knowledge base to choose, as for ask; repeatable.")] = None,
-    model: Annotated[list[str] | None, option("--model", "MODEL", "A model to choose, as for ask; repeatable.")] = None,
+    kb: Annotated[Many, option("--kb", "KB", "A knowledge base to choose, as for ask; repeatable.")] = None,
+    model: Annotated[Many, option("--model", "MODEL", "A model to choose, as for ask; repeatable.")] = None,
     base_url: BaseUrl = None,
-    system: Annotated[
-        list[str] | None, option("--system", "SYSTEM", "An agent or retriever to choose; repeatable. Default: all.")
-    ] = None,
+    system: Annotated[Many, option("--system", "SYSTEM", "A system to choose; repeatable. Default: all.")] = None,
     given: Given = None,
     host: Host = None,
     port: Port = None,
@@ -70,9 +68,7 @@ def mcp(
     hide = secrets_of(settings)
     with open_kb(settings) as base:
         if not http:
-            first, *rest = offered_at(base, of.system or "")
-            agent = build_agent(base, settings, first.name) if first.kind != "retriever" else None
-            backend = LocalBackend(base, settings, agent, rest if agent else [first])
+            backend = LocalBackend(offered_at(settings, base, of.system or ""))
             asyncio.run(run_stdio(build_server(backend, hide)))
             return
         from kbnav.apps.web.auth import checked

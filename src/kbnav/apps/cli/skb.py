@@ -15,14 +15,14 @@ from rich.filesize import decimal
 
 from kbnav import encoders
 from kbnav.answers.language import plural
-from kbnav.apps.cli.options import BaseUrl, Json, Place, Workers, argument, flag, option
+from kbnav.apps.cli.options import BaseUrl, Json, Many, Place, Workers, argument, flag, option
 from kbnav.apps.cli.terminal import StageProgress, emit, print_json
 from kbnav.apps.console import printable
 from kbnav.encoders import Encoder
 from kbnav.errors import DataError, ServiceError, UnknownId, UsageError
 from kbnav.knowledge.skb.importers.files import Duplicates, Format, origins
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.schema import Dropped, Meta, is_lance, read_meta
+from kbnav.knowledge.skb.schema import Dropped, Losses, Meta, is_lance, read_meta
 from kbnav.settings.model import load_settings
 from kbnav.tools.context import Shown
 from kbnav.tools.show import entry_text
@@ -36,7 +36,7 @@ _LONGEST_LIST, _EXAMPLE, _CASES, _CHANGES = 40, 60, 3, 5
 """Kinds of edges that ``info`` lists, characters of a field's example, cases of what was left out and of changes."""
 
 Nodes = Annotated[
-    list[str] | None,
+    Many,
     option(
         "--nodes",
         "TABLE",
@@ -44,13 +44,10 @@ Nodes = Annotated[
         "postgresql://user@host/database#table; repeatable.",
     ),
 ]
-Edges = Annotated[list[str] | None, option("--edges", "TABLE", "Table of edges, as for nodes; repeatable.")]
-Tables = Annotated[
-    Path | None, option("--tables", "FILE", "TOML file that says which columns of your tables are what.")
-]
+Edges = Annotated[Many, option("--edges", "TABLE", "Table of edges, as for nodes; repeatable.")]
+Tables = Annotated[Path | None, option("--tables", "FILE", "TOML file that says which columns of tables are what.")]
 Repeated = Annotated[
-    Duplicates,
-    typer.Option(help="Rows of one id: the first or the last is taken whole, all are made one, or the build stops."),
+    Duplicates, typer.Option(help="Rows of one id: the first or last is taken, all are made one, or the build stops.")
 ]
 BadLines = Annotated[
     Literal["stop", "skip"],
@@ -65,19 +62,13 @@ AnySkb = Annotated[str, argument("SKB", f"{_PLACE}; demo for the bundled one.")]
 
 
 def build(
-    sources: Annotated[
-        list[Path] | None, argument("SOURCE", "With --from rdf or graph the files, else the folder that they are in.")
-    ] = None,
-    out: Annotated[
-        str, option("--out", "PLACE", "Folder of the SKB; an old one is replaced when the new is whole.")
-    ] = "",
+    sources: Annotated[list[Path] | None, argument("SOURCE", "Files (RDF, graphs), else their folder.")] = None,
+    out: Annotated[str, option("--out", "PLACE", "Folder of the SKB; an old one is replaced at the end.")] = "",
     source_format: Annotated[Format, flag("--from", "What it is built from.")] = Format.records,
     nodes: Nodes = None,
     edges: Edges = None,
     tables: Tables = None,
-    types: Annotated[
-        list[str] | None, option("--type", "NAME", "Only nodes of this type, and edges between them; repeatable.")
-    ] = None,
+    types: Annotated[Many, option("--type", "NAME", "Only nodes of this type, and their edges; repeatable.")] = None,
     duplicates: Repeated = Duplicates.first,
     bad: BadLines = "stop",
     encoder: Annotated[
@@ -91,27 +82,16 @@ def build(
     ] = "",
     no_text: Annotated[bool, flag("--no-text", "Do not index names and texts.")] = False,
     sparql: Annotated[bool, typer.Option(help="Make the RDF view that SPARQL queries run on.")] = True,
-    relations: Annotated[
-        bool, flag("--relations", "Index documents with their relations too, for kbnav retrieve.")
-    ] = False,
+    relations: Annotated[bool, flag("--relations", "Index documents with relations too, for kbnav retrieve.")] = False,
     base_url: BaseUrl = None,
     on: Annotated[Place, flag("--on", "Where texts are embedded: here, or on a Ray cluster (RAY_ADDRESS).")] = "here",
     workers: Workers = None,
     gpus: Annotated[float, option("--gpus", "N", "With --on ray, GPUs of each worker that embeds.", min=0)] = 0.0,
     language: Annotated[
-        str,
-        option(
-            "--language",
-            "CODE",
-            "Language of the names and texts to take from RDF, or of the papers of ogbn-mag, any for all; default: en.",
-        ),
+        str, option("--language", "CODE", "Of texts in RDF, or of papers of ogbn-mag (any: all); default: en.")
     ] = "",
-    label_property: Annotated[
-        list[str] | None, option("--label-property", "IRI", "With --from rdf, a property of names; repeatable.")
-    ] = None,
-    dry_run: Annotated[
-        bool, flag("--dry-run", "Only show tables' columns, types and three values, and what a build would leave out.")
-    ] = False,
+    label_property: Annotated[Many, option("--label-property", "IRI", "Of names in RDF; repeatable.")] = None,
+    dry_run: Annotated[bool, flag("--dry-run", "Only show columns, values, and what would be left out.")] = False,
     as_json: Json = False,
 ) -> None:
     """Build an SKB. After a kill, give the same command again to continue.
@@ -184,12 +164,7 @@ def _print_preview(recipe: Recipe, console: Console, as_json: bool) -> None:
 def copy(
     skb: AnySkb,
     out: Annotated[
-        str,
-        option(
-            "--out",
-            "PLACE",
-            "Folder for tables, or an address such as s3://bucket/name; or a file of Turtle: .ttl or .ttl.gz.",
-        ),
+        str, option("--out", "PLACE", "Folder for tables, or an address (s3://bucket/name); or a file .ttl, .ttl.gz.")
     ],
     ann: Annotated[bool, flag("--ann", "Index the vectors in tables of LanceDB for approximate search.")] = False,
     as_json: Json = False,
@@ -284,7 +259,7 @@ def update(
     from kbnav.knowledge.skb.build import Options
     from kbnav.knowledge.skb.importers.recipe import Recipe, bad_lines_file
 
-    console, meta, skip = Console(stderr=True), read_meta(skb), bad == "skip"
+    console, meta, skip, changes = Console(stderr=True), read_meta(skb), bad == "skip", Losses()
     records = None
     if nodes or edges or tables:
         records = Recipe(
@@ -295,9 +270,9 @@ def update(
             bad=bad_lines_file(skb, 1 + len(meta.recipe.get("updates", ()))) if skip else None,
         )
     if dry_run:
-        changes = maintenance.difference(skb, records, skip=skip)
-        value = {reason: one.model_dump() for reason, one in changes.items()}
-        emit(as_json, value, "\n".join(_counted(changes, _CHANGES)) or "nothing changes")
+        found = maintenance.difference(skb, records, skip=skip)
+        value = {reason: one.model_dump() for reason, one in found.items()}
+        emit(as_json, value, "\n".join(_counted(found, _CHANGES)) or "nothing changes")
         return
     options = Options(
         text=any(name.startswith("text/") for name in meta.files),
@@ -307,10 +282,9 @@ def update(
         relations=any(name.startswith("relational-") for name in meta.files),
     )
     with _resumable(console), StageProgress(console) as progress:
-        if records:
-            updated = maintenance.update(skb, records, options, progress=progress)
-        else:
-            updated = maintenance.update_again(skb, options, skip=skip, progress=progress)
+        updated = maintenance.update(skb, records, options, skip=skip, changes=changes, progress=progress)
+    changed = {reason: Dropped.model_validate(one) for reason, one in changes.report().items()}
+    updated = updated.model_copy(update={"dropped": {**updated.dropped, **changed}})
     _print_made(console, updated)
     _print_built(str(skb), updated, as_json)
 

@@ -27,30 +27,19 @@ if TYPE_CHECKING:
 def synthesize(
     kb: Skb,
     out: Annotated[Path, option("--out", "FILE", "File of the test questions (.jsonl); the others beside it.")],
-    extract: Annotated[
-        str, option("--extract", "MODEL", "Let models make the questions: this one reads what a node's text meets.")
-    ] = "",
+    extract: Annotated[str, option("--extract", "MODEL", "Let models make them: this one reads nodes' texts.")] = "",
     fuse: Annotated[str, option("--fuse", "MODEL", "This one writes the query; default: that of --extract.")] = "",
     rewrite: Annotated[str, option("--rewrite", "MODEL", "This one rewrites it; default: that of --extract.")] = "",
-    verify: Annotated[
-        str, option("--verify", "MODEL,…", "These must agree on each answer; default: that of --extract alone.")
-    ] = "",
+    verify: Annotated[str, option("--verify", "MODEL,…", "These must agree on answers; default: --extract's.")] = "",
     most: Annotated[int, option("--most", "N", "Candidates of a question that are verified.", min=1)] = 50,
     max_cost: MaxCost = None,
     count: Annotated[int, option("--count", "N", "Test questions.", min=1)] = 200,
     train: Annotated[int, option("--train", "N", "Questions for training, in …-train.jsonl.", min=0)] = 0,
     val: Annotated[int, option("--val", "N", "Questions for validation, in …-val.jsonl.", min=0)] = 0,
     seed: Seed = 1,
-    wording: Annotated[
-        str, option("--wording", "NAME", "hetionet, wordnet, wn18rr, debian, or a TOML file; else words by rule.")
-    ] = "",
+    wording: Annotated[str, option("--wording", "NAME", "hetionet, wordnet, wn18rr, debian, or a TOML file.")] = "",
     reworded: Annotated[
-        str,
-        option(
-            "--reworded",
-            "NAME",
-            "Every question in other words as well, in …-reworded.jsonl; a name as of --wording, or a TOML file.",
-        ),
+        str, option("--reworded", "NAME", "Also in other words, in …-reworded.jsonl; by a name as of --wording.")
     ] = "",
     as_json: Json = False,
 ) -> None:
@@ -74,9 +63,7 @@ def synthesize(
     again = load_rewording(reworded) if reworded else None
     wanted = SplitSizes(count, train, val, seed)
     if extract and reworded:
-        raise UsageError(
-            "--reworded words questions that rules made; those by --extract are rewritten as they are made"
-        )
+        raise UsageError("--reworded words questions that rules made; those by --extract are rewritten anyway")
     if (fuse or rewrite or verify) and not extract:
         raise UsageError("--fuse, --rewrite and --verify go with --extract, which may be the same model")
     with open_skb(settings, "the synthesis of questions") as base:

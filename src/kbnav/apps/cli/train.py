@@ -15,7 +15,7 @@ from rich.console import Console
 
 from kbnav.answers.language import plural
 from kbnav.apps.cli.about import print_options
-from kbnav.apps.cli.options import BaseUrl, Given, Json, Model, argument, flag, load, open_skb, option
+from kbnav.apps.cli.options import BaseUrl, Given, Json, Many, Model, argument, flag, load, open_skb, option
 from kbnav.apps.cli.terminal import StageProgress, emit, print_json, stop_on_signals
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import find_dataset
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kbnav.training.task import Point
 
 
+_TOO_FAR = "no path of two hops leads from the nodes they name to a gold node"
 TrainingKind = Literal["dense", "qagnn", "fuse", "ranker", "seq2seq", "programs", "embed"]
 """What is trained."""
 
@@ -66,15 +67,9 @@ def train(
         ),
     ],
     kb: Annotated[str | None, option("--kb", "SKB", "Folder of the SKB, or demo.")] = None,
-    learned: Annotated[
-        list[str] | None, option("--dataset", "DATASET", "Questions to learn from, with answers; repeatable.")
-    ] = None,
-    validation: Annotated[
-        list[str] | None, option("--validation", "DATASET", "Questions that the best is chosen by; repeatable.")
-    ] = None,
-    out: Annotated[
-        Path | None, option("--out", "FOLDER", "Folder of what is trained; an unfinished one is continued.")
-    ] = None,
+    learned: Annotated[Many, option("--dataset", "DATASET", "Questions to learn from, answered; repeatable.")] = None,
+    validation: Annotated[Many, option("--validation", "DATASET", "Questions to choose by; repeatable.")] = None,
+    out: Annotated[Path | None, option("--out", "FOLDER", "What is trained; an unfinished one is continued.")] = None,
     given: Given = None,
     model: Model = None,
     base_url: BaseUrl = None,
@@ -231,7 +226,7 @@ def _train_planner(job: Job) -> None:
         {"out": str(job.out), "planner": job.kind, **counts},
         f"{job.out}: {job.kind} trained on {len(found):,} questions, {len(paths):,} paths; "
         f"{only_text:,} had text alone",
-        *([LEFT_OUT.format(count=plural(left_out, "question"))] if left_out else []),
+        *([f"{plural(left_out, 'question')} left out: {_TOO_FAR}"] if left_out else []),
         *([f"{cut:,} questions lost their end: they are longer than the model can read"] if cut else []),
     )
 
@@ -343,9 +338,6 @@ def print_frozen(folder: Path) -> None:
             print(f"{one.id}: MRR {one.scores['mrr']:.3f}, {first} on {one.queries}, p {one.p:.4f}; {one.pattern}")
         else:
             print(f"{one.id}: no program is better than the first stage ({first} on {one.queries}); {one.pattern}")
-
-
-LEFT_OUT = "{count} left out: no path of two hops leads from the nodes they name to a gold node"
 
 
 def path_questions(dataset: Dataset, kb: SkbKB | None = None) -> list[LabelledQuestion]:

@@ -6,19 +6,18 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
+from kbnav.agents.common.answering import plain_ranking
 from kbnav.agents.machine import Event
-from kbnav.answers.tables import Absence
+from kbnav.answers.tables import Absence, Ranking
 from kbnav.apps.console import call_data, run_record, step_data
 from kbnav.apps.web.results import Result, cell_data
 from kbnav.apps.web.service import Served, missing_labels
 from kbnav.errors import Stopped
 from kbnav.knowledge.sparql.verbalization import page_for, query_link
-from kbnav.runs.trajectory import Attempt, Call, Run, Step
+from kbnav.runs.trajectory import Attempt, Call, Step
 
 PAGE = 50
 """Rows of a page."""
-NAMED = 3
-"""Nodes of a ranking that are named in its line."""
 
 
 class Recorder:
@@ -61,7 +60,7 @@ def answer_data(attempt: Attempt, served: Served, result_id: str, result: Result
     return {
         **record,
         "status": "stopped" if isinstance(failure, Stopped) else record["status"],
-        "text": run.outcome.text or _ranking_text(run),
+        "text": run.outcome.text or plain_ranking(run.outcome.ranking or Ranking()),
         **query_data(record["query"], record["query_labelled"], served),
         "result": result_data(result_id, result) if result else None,
         "model_calls": run.usage.calls,
@@ -75,7 +74,7 @@ def failed_answer(why: str) -> dict[str, Any]:
 
 def query_data(query: str, labelled: str, served: Served) -> dict[str, Any]:
     """A query, the same with labels, and where there is one the link that opens it at the query service."""
-    page = "" if served.is_skb else page_for(served.kb.state(), served.settings.endpoints.query_page, query)
+    page = page_for(served.kb.state(), served.settings.endpoints.query_page, query)
     return {
         "query": query,
         "query_labelled": labelled,
@@ -104,9 +103,3 @@ def first_rows(result: Result, served: Served) -> dict[str, Any] | None:
     cells = [[cell_data(cell, head, served.link) for cell in row] for row in rows]
     numbers, total = list(range(len(rows))), len(result.table.rows)
     return {"columns": list(head.columns), "numbers": numbers, "start": 0, "total": total, "rows": cells}
-
-
-def _ranking_text(run: Run) -> str:
-    nodes = run.outcome.ranking.nodes if run.outcome.ranking else ()
-    names = "; ".join(node.label or node.id for node in nodes[:NAMED])
-    return f"{names} … ({len(nodes)} nodes)" if len(nodes) > NAMED else names

@@ -141,7 +141,8 @@ def result_of(table: AnswerTable | None, ranking: Ranking | None) -> Result | No
 
 
 def _as_table(ranking: Ranking) -> AnswerTable:
-    """Rank, node and type; score and why a node is there, where these say more."""
+    """Rank, node and type; score and why a node is there, where these say more; what a query gave with them."""
+    found = ranking.found or AnswerTable(rows=((),) * len(ranking.nodes))
     based = any(node.basis for node in ranking.nodes)
     rows = tuple(
         (
@@ -150,12 +151,13 @@ def _as_table(ranking: Ranking) -> AnswerTable:
             Term("literal", str(record["type"])),
             *([Term("literal", format(record["score"], ".4g"), _XSD + "decimal")] if ranking.scored else []),
             *([Term("literal", record["basis"] or "answer")] if based else []),
+            *row[1:],
         )
-        for record in ranking.records()
+        for record, row in zip(ranking.records(), found.rows, strict=True)
     )
     more = {"score": ranking.scored, "basis": based}
-    columns = ("rank", "node", "type", *(name for name, shown in more.items() if shown))
-    return AnswerTable(columns, rows, labels={node.id: node.label for node in ranking.nodes})
+    columns = ("rank", "node", "type", *(name for name, shown in more.items() if shown), *found.columns[1:])
+    return AnswerTable(columns, rows, labels={**found.labels, **{node.id: node.label for node in ranking.nodes}})
 
 
 def matching(result: StoredTable, text: str) -> Sequence[int]:

@@ -14,6 +14,8 @@ from kbnav.settings.plugins import needs
 
 _BLOCK = 5_000_000  # numbers drawn at a time, to bound memory
 _RESAMPLES, _SEED = 10_000, 0
+ALPHA, POWER = 0.05, 0.8
+"""The significance and the power by which a difference counts as one that a set can show."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def _blocks(width: int) -> Iterator[int]:
         yield min(largest, _RESAMPLES - start)
 
 
-def mcnemar_power(effect: float, disagreement: float, questions: int, *, alpha: float = 0.05) -> float:
+def mcnemar_power(effect: float, disagreement: float, questions: int) -> float:
     """Probability that McNemar's exact two-sided test finds a true difference of ``effect`` in accuracy or EM.
 
     ``disagreement`` is the share of questions that exactly one of the two systems gets right; it is at least the
@@ -109,16 +111,14 @@ def mcnemar_power(effect: float, disagreement: float, questions: int, *, alpha: 
     better = (disagreement + effect) / (2 * disagreement)
     differing = binom.pmf(np.arange(questions + 1), questions, disagreement)
     counts = np.flatnonzero(differing > 1e-15)
-    most = binom.ppf(alpha / 2, counts, 0.5)
-    most -= 2 * binom.cdf(most, counts, 0.5) > alpha  # so many wins of one side, or fewer, are significant
+    most = binom.ppf(ALPHA / 2, counts, 0.5)
+    most -= 2 * binom.cdf(most, counts, 0.5) > ALPHA  # so many wins of one side, or fewer, are significant
     significant = binom.cdf(most, counts, better) + binom.sf(counts - most - 1, counts, better)
     return float(differing[counts] @ significant)
 
 
-def minimum_detectable_effect(
-    questions: int, disagreement: float, *, alpha: float = 0.05, power: float = 0.8
-) -> float | None:
-    """The smallest difference in accuracy or EM that is found with the given power (SPINACH, appendix C.2).
+def minimum_detectable_effect(questions: int, disagreement: float) -> float | None:
+    """The smallest difference in accuracy or EM that is found with ``POWER`` (SPINACH, appendix C.2).
 
     To a thousandth of a point; None where even the largest possible difference, ``disagreement``, is not found.
     """
@@ -126,11 +126,9 @@ def minimum_detectable_effect(
         from scipy.optimize import bisect
 
     def lacking(effect: float) -> float:
-        return power - mcnemar_power(effect, disagreement, questions, alpha=alpha)
+        return POWER - mcnemar_power(effect, disagreement, questions)
 
     if lacking(disagreement) > 0:
         return None
-    if lacking(0.0) <= 0:
-        return 0.0
     near = 5e-6
     return min(disagreement, float(bisect(lacking, 0.0, disagreement, xtol=near)) + near)

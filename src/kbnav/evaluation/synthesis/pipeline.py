@@ -564,8 +564,6 @@ def _at_endpoint(settings: Settings, model: str) -> Settings:
         return settings.model_copy(update={"model": model})
     key = os.environ.get(found.key_variable, "") if found and found.key_variable else ""
     if found and found.key_variable and not key:
-        raise CredentialsError(
-            f"{model}: the environment variable {found.key_variable}, which holds its key, is not set"
-        )
+        raise CredentialsError(f"{model}: the environment variable {found.key_variable} with its key is not set")
     url = found.url if found else where
     return settings.model_copy(update={"model": name, "base_url": url, "api_key": SecretStr(key)})

@@ -104,9 +104,7 @@ class Sampler:
 
     def __init__(self, skb: SKB, wanted: SplitSizes, wording: Wording) -> None:
         if skb.text is None or skb.names is None:
-            raise UsageError(
-                f"{skb.meta.name} was built without indexes of texts and names; build it without --no-text"
-            )
+            raise UsageError(f"{skb.meta.name} has no indexes of texts and names; build it without --no-text")
         self.skb, self.index, self._names, self._wanted = skb, skb.text, skb.names, wanted
         templates = [parse_template(text) for text in wording.templates]
         for template in templates:
@@ -278,12 +276,11 @@ def _weighted(skb: SKB, templates: Sequence[Template], *, even: bool) -> dict[st
 def synthesize(
     skb: SKB,
     wanted: SplitSizes,
-    wording: Wording | None = None,
+    wording: Wording,
     *,
     progress: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
 ) -> tuple[list[Synthesized], SynthesisReport]:
     """Questions on an SKB with the report, the same by SKB, wording and seed. Raises UsageError as ``Sampler``."""
-    wording = wording or Wording()
     sampler = Sampler(skb, wanted, wording)
     checker = _TextChecker(sampler, wording)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -221,10 +222,7 @@ class WordIndex:
         """The nodes of a type that have every one of the words, ascending."""
         postings = self._postings[kind]
         lists = sorted((postings.get(word, _NONE) for word in words), key=len)
-        found = lists[0] if lists else _NONE
-        for other in lists[1:]:
-            found = np.intersect1d(found, other, assume_unique=True)
-        return found
+        return reduce(partial(np.intersect1d, assume_unique=True), lists) if lists else _NONE
 
     def sources(self, node: int) -> Iterator[str]:
         """The parts of a node's text that phrases may be taken from."""

@@ -19,8 +19,6 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.journal import Strict, read_toml
 
 FOLDER = Path(__file__).parent / "wordings"
-SHIPPED = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
-"""Names of the files that come with kbnav."""
 Style = Literal["requirements", "short", "properties"]
 _AGREEING = re.compile(r"\[([^\]|]*)(?:\|([^\]]*))?\]")
 
@@ -226,9 +224,7 @@ def reworded(
         legs = [leg for branch in template.branches for leg in branch.legs]
         for leg in legs:
             if not words.patterns(leg):
-                raise DataError(
-                    f"the rewording has no phrase for the relation {leg.relation!r}, followed {leg.direction!r}"
-                )
+                raise DataError(f"the rewording has no phrase for {leg.relation!r}, followed {leg.direction!r}")
         starts = [path.start_name for path in question.paths]
         positive = [branch for branch in template.branches if not branch.negated]
         by_slot = {branch.slot: name for branch, name in zip(positive, starts, strict=True)}

@@ -13,11 +13,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
+from urllib.parse import unquote
 
 import numpy as np
 
 from kbnav.answers.relevance import relevance
-from kbnav.answers.tables import AnswerTable, Ranked, Ranking
+from kbnav.answers.tables import SKB_NODE, AnswerTable, Ranked, Ranking
 from kbnav.errors import BadArguments, UnknownId, UsageError
 from kbnav.knowledge.base import (
     INVERSE,
@@ -43,6 +44,7 @@ from kbnav.knowledge.skb.rendering import excerpt, get_doc_info
 from kbnav.knowledge.skb.schema import TypeTuple
 from kbnav.knowledge.skb.search import CANDIDATES, SENTENCE, reciprocal_rank_fusion, search_both
 from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, names_in
 from kbnav.settings.systems import NEEDS_SKB
 
 _NAMED = 20
@@ -331,7 +333,8 @@ class SkbKB:
         if self._sparql is None:
             raise BadArguments(f"{self.name} was built without SPARQL")
         table = self._sparql.query(self.relations.stored(query))
-        return replace(table, labels=self.labels(list(dict.fromkeys(node_ids(table)))))
+        named = (unquote(iri.removeprefix(SKB_NODE)) for iri in names_in(query, SKB_PREFIXES) if SKB_NODE in iri)
+        return replace(table, labels=self.labels(list(dict.fromkeys([*named, *node_ids(table)]))))
 
     @_read
     def search_neighbors(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -181,25 +181,30 @@ def _reread(path: Path, meta: Meta, losses: Losses, *, skip: bool, aside: Path |
         yield source
 
 
-def update_again(path: Path, options: Options, *, skip: bool = False, progress: Progress = no_progress) -> Meta:
-    """Read the files that an SKB was built from again, in the same way; what they no longer have is deleted.
+def _tell_values(old: SKB, path: Path, ids: Iterable[str], changes: Losses) -> None:
+    """Tell the values of some nodes that are others in what an SKB has become."""
+    with SKB.open(path) as new:
+        for one in dict.fromkeys(ids):
+            number, other = old.nodes.ids.find(one), new.nodes.ids.find(one)
+            if min(number, other) >= 0:
+                _other_values(old, number, new, other, changes)
 
-    Records of later updates are read again after them. With ``skip`` what cannot be read is left out, and put into
-    files beside the SKB. Raises as ``update``, and UsageError where the SKB does not know its files or they are gone.
-    """
-    meta = read_meta(path)
-    _refuse_other_encoder(path, meta, options)
-    previous = path / meta.data
-    with _reread(path, meta, Losses(), skip=skip) as source:
-        made = build(source, path, options, name=meta.name, previous=previous, recipe=meta.recipe, progress=progress)
-    _remove_read(path)
-    return made
+
+def _other_values(
+    old: SKB, number: int, new: SKB, other: int, changes: Losses
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Tell the values of a node that change; returns its fields before and after."""
+    was, now = ({"name": one.name(at), **one.documents[at]} for one, at in ((old, number), (new, other)))
+    for field in (one for one in was if one in now and was[one] != now[one]):
+        values = (shorten(str(one[field]), _VALUE, placeholder="…") for one in (was, now))
+        changes.add("values that change", f"{old.id(number)} {field}: {' → '.join(values)}")
+    return was, now
 
 
 def difference(path: Path, records: Recipe | None = None, *, skip: bool = False) -> dict[str, Dropped]:
     """What an update would change, with examples: ``records``, or else the files of the SKB read again.
 
-    Nothing is written; ``skip`` is that of ``update_again``. Raises as that.
+    Nothing is written; ``skip`` is that of ``update``. Raises as that.
     """
     losses = Losses()
     with ExitStack() as opened:
@@ -216,10 +221,7 @@ def difference(path: Path, records: Recipe | None = None, *, skip: bool = False)
                 losses.add("nodes that go", old.id(number))
             elif _all_of(old, number) != _all_of(new, other):
                 losses.add("nodes that change", old.id(number))
-                was, now = ({"name": one.name(at), **one.documents[at]} for one, at in ((old, number), (new, other)))
-                for field in (one for one in was if one in now and was[one] != now[one]):
-                    values = (shorten(str(one[field]), _VALUE, placeholder="…") for one in (was, now))
-                    losses.add("values that change", f"{old.id(number)} {field}: {' → '.join(values)}")
+                was, now = _other_values(old, number, new, other, losses)
                 fields |= {("fields that go", f"{old.type(number)}: {one}") for one in was.keys() - now.keys()}
                 fields |= {("fields that come", f"{old.type(number)}: {one}") for one in now.keys() - was.keys()}
         for what, which in sorted(fields):
@@ -258,7 +260,15 @@ def _refuse_other_encoder(path: Path, meta: Meta, options: Options) -> None:
         raise UsageError(f"{path} was built with {has}, not {wanted}: update it with the same, or build it anew")
 
 
-def update(path: Path, records: Source | Recipe, options: Options, *, progress: Progress = no_progress) -> Meta:
+def update(
+    path: Path,
+    records: Source | Recipe | None,
+    options: Options,
+    *,
+    skip: bool = False,
+    changes: Losses | None = None,
+    progress: Progress = no_progress,
+) -> Meta:
     """Add the nodes and edges of ``records`` to an SKB, and take away those that it marks as deleted.
 
     The record of a node whose id is there already changes what it names: name, type, and each of its fields. The edges
@@ -266,30 +276,36 @@ def update(path: Path, records: Source | Recipe, options: Options, *, progress: 
     a recipe cannot be read. What is new is built beside the data in use and put in its place in one step. Where nodes
     get new documents or names, and none comes, goes or changes its type, the rest is taken over; else all is built anew
     but vectors of texts that did not change. Without any records the indexes alone are built anew.
-    Raises DataError, and UsageError where ``options`` name another encoder than the SKB has.
+
+    None: the files that the SKB was built from are read again, in the same way, and later updates after them; what they
+    no longer have is deleted. With ``skip`` what cannot be read is left out, and put into files beside the SKB.
+    The values that change are told to ``changes``. Raises DataError, and UsageError where ``options`` name another
+    encoder than the SKB has, or it does not know its files or they are gone.
     """
-    with SKB.open(path) as skb:
-        _refuse_other_encoder(path, skb.meta, options)
-        recipe: dict[str, Any] = {}
-        if isinstance(records, Recipe) and skb.meta.recipe:
+    with ExitStack() as opened:
+        skb = opened.enter_context(SKB.open(path))
+        meta = skb.meta
+        _refuse_other_encoder(path, meta, options)
+        recipe: Mapping[str, Any] = {} if records else meta.recipe
+        if isinstance(records, Recipe) and meta.recipe:
             moved = records.moved(Path(), path).model_dump(mode="json", exclude_defaults=True)
-            recipe = {**skb.meta.recipe, "updates": [*skb.meta.recipe.get("updates", ()), moved]}
+            recipe = {**meta.recipe, "updates": [*meta.recipe.get("updates", ()), moved]}
         source = records.source(skb) if isinstance(records, Recipe) else records
-        meta = build(
-            Updated(skb, source),
+        ids = [one.id for one in source.nodes(Losses())] if source and changes else skb.nodes.ids
+        again = _reread(path, meta, Losses(), skip=skip)
+        whole: Source = Updated(skb, source) if source else opened.enter_context(again)
+        made = build(
+            whole,
             path,
             options,
-            name=skb.meta.name,
-            previous=path / skb.meta.data,
+            name=meta.name,
+            previous=path / meta.data,
             recipe=recipe,
             progress=progress,
-            job_of=job_of(skb, source, options),
+            job_of=job_of(skb, source, options) if source else None,
         )
-    _remove_read(path)
-    return meta
-
-
-def _remove_read(path: Path) -> None:
-    """Delete the data that an update read."""
-    with suppress(UsageError), locked(path / LOCK, "another build is under way"):  # which will
-        remove_unused(path, read_meta(path).data)
+        if changes:
+            _tell_values(skb, path, ids, changes)
+    with suppress(UsageError), locked(path / LOCK, "another build is under way"):  # which deletes what this one read
+        remove_unused(path, made.data)
+    return made

@@ -27,27 +27,11 @@ _FUZZY = 6
 """Letters that a name must have to be looked up as a misspelled one."""
 _SAME_NAME = 5
 """Nodes of one name that are considered."""
-ASKING = frozenset(
-    [
-        *("identify", "find", "list", "name", "names", "give", "show", "tell", "count", "any", "some", "please"),
-        *("common", "shared", "share", "shares", "same", "known", "also", "related", "connected", "linked"),
-        *(
-            "node",
-            "nodes",
-            "one",
-            "ones",
-            "those",
-            "am",
-            "look",
-            "looking",
-            "search",
-            "searching",
-            "seek",
-            "want",
-            "need",
-        ),
-    ]
-)
+ASKING = frozenset({
+    "identify", "find", "list", "name", "names", "give", "show", "tell", "count", "any", "some", "please", "common",
+    "shared", "share", "shares", "same", "known", "also", "related", "connected", "linked", "node", "nodes", "one",
+    "ones", "those", "am", "look", "looking", "search", "searching", "seek", "want", "need",
+})  # fmt: skip
 """Words of requests that describe nothing."""
 
 

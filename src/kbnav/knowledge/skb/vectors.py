@@ -27,15 +27,7 @@ from kbnav.encoders.lsa import FILE as LSA_FILE
 from kbnav.encoders.lsa import LSA
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.files import Array, Mode, load, reading
-from kbnav.knowledge.skb.schema import (
-    HASHES_FILE,
-    VECTORS_FILE,
-    Hit,
-    NodeText,
-    Progress,
-    Range,
-    no_progress,
-)
+from kbnav.knowledge.skb.schema import HASHES_FILE, VECTORS_FILE, Hit, NodeText, Progress, Range, no_progress
 from kbnav.runs.journal import write_whole
 
 WINDOW = 512

@@ -31,7 +31,7 @@ from kbnav.knowledge.sparql.syntax import (
     parse_query,
 )
 from kbnav.knowledge.sparql.tokens import AGGREGATES, tokenize
-from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, Terms, Vocabulary, written
+from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, SKB_PREFIXES, Terms, Vocabulary, written
 
 _HINTS = "http://www.bigdata.com/"
 _STEM = "kbnav_"
@@ -114,7 +114,7 @@ class _Writer:
     def __init__(self, query: str, vocabulary: Vocabulary, denied: bool) -> None:
         self._query, self._denied = query, denied
         self._read = parse_query(query)
-        self._terms = Terms(query, vocabulary)
+        self._terms = Terms(query, vocabulary, SKB_PREFIXES)
         self._prefixes = vocabulary.prefixes
         self.prologue = self._read.prologue
         select = self._read.select

@@ -121,14 +121,11 @@ def verbalize_groups(
     query: str, groups: Iterable[Group], labels: Mapping[str, str], language: str, vocabulary: Vocabulary
 ) -> tuple[str, ...]:
     """Some groups of a query in words, each on one line."""
-    writer = _Writer(query, labels, language, vocabulary)
-    return tuple(writer.on_one_line(group) for group in groups)
+    return tuple(map(_Writer(query, labels, language, vocabulary).on_one_line, groups))
 
 
 def verbalize_answer(query: str, table: AnswerTable | None, language: str) -> Verbalization | None:
     """An answer's query in words, with the labels that its table has; None where there is none, or it is not read."""
-    if not query:
-        return None
     vocabulary = WIKIDATA_VOCABULARY
     if table is not None and table.concept_base not in ("", vocabulary.concept_base):
         vocabulary = Vocabulary(table.concept_base, wikibase_prefixes(table.concept_base), ids={})
@@ -175,6 +172,7 @@ class _Writer:
         self._terms = Terms(query, vocabulary, SKB_PREFIXES)
         self._bound = {name for one in self._read.groups for name in one.visible}
         self._bound |= {name for one in self._read.selects for name in one.computed}
+        self._things = {one.subject for one in self._read.patterns}
         self._instance, self._wider = map(vocabulary.of, (INSTANCE_OF, SUBCLASS_OF))
         self._unsaid: dict[str, None] = {}
         self._noted: dict[str, dict[str, None]] = {"with_subclasses": {}, "without_subclasses": {}, "any_rank": {}}
@@ -243,8 +241,11 @@ class _Writer:
                 case "HAVING":
                     lines.append(Line(self._say("having", condition=", ".join(keys))))
                 case "ORDER BY":
-                    both = zip(keys, modifier.expressions, strict=True)
-                    keys = [self._say("descending", key=key) if one.descending else key for key, one in both]
+                    for place, one in enumerate(modifier.expressions):
+                        if one.node.place.of(self._query) in self._things:
+                            keys[place] = self._say("identifier", key=keys[place])
+                        if one.descending:
+                            keys[place] = self._say("descending", key=keys[place])
                     lines.append(Line(self._say("sorted", keys=", ".join(keys))))
                 case "LIMIT":
                     clause = "first_one" if modifier.number == 1 else "first"
@@ -415,7 +416,7 @@ class _Writer:
         bearer, called = self._term(subject), self._term(value)
         if self._role(value)[0] == "wdno":
             return self._say("no_value", subject=bearer, property=called)
-        if not value.startswith(("?", "_:")):
+        if not value.startswith(("?", "_:")) and not self._terms.iri(value).startswith(SKB_PREFIXES["type"]):
             self._noted["with_subclasses" if below else "without_subclasses"][called] = None
         return self._say("instance_below" if below else "instance", subject=bearer, value=called)
 
@@ -582,5 +583,6 @@ def page_for(state: Mapping[str, Any], usual: str, query: str = "") -> str:
 
 def state_for(state: Mapping[str, Any], query: str) -> Mapping[str, Any]:
     """The state of the knowledge base that a query is for: of several, that which its line names."""
-    own: Mapping[str, Any] = state.get("kbs", {}).get(kb_of(query)[0], {"query_page": ""})
-    return own if state.get("kind") == "several" else state
+    none = {"query_page": ""}
+    own: Mapping[str, Any] = state.get("kbs", {}).get(kb_of(query)[0], none)
+    return own if state.get("kind") == "several" else none if state.get("kind") == "skb" else state

@@ -181,21 +181,12 @@ class EmbeddingFunctions(KnowledgeFunctions):
 
     def similarity(self, query: Phrase, ids: list[str]) -> dict[str, float]:
         """For each node from -1 to 1 how near its document is to the query in meaning."""
-        index = self._skb.relational_vectors or self._skb.vectors
-        if index is None:
-            raise NotHere(f"{self._kb.name} has no vectors")
-        numbered = dict(self._numbered(ids))
-        hits = dict(index.search(query, limit=len(numbered), among=list(numbered.values())))
-        return {node: float(hits.get(number, 0.0)) for node, number in numbered.items()}
+        return self._scored(self._skb.relational_vectors or self._skb.vectors, "vectors", query, ids)
 
     def bm25(self, query: Phrase, ids: list[str]) -> dict[str, float]:
         """For each node its document's BM25 score, with relations where indexed, 0 where no word is shared."""
         index = self._skb.relational_text or self._skb.text
-        if index is None:
-            raise NotHere(f"{self._kb.name} was built without an index of texts")
-        numbered = dict(self._numbered(ids))
-        hits = dict(index.search(query, limit=len(numbered), among=list(numbered.values()), name_weight=0.0))
-        return {node: float(hits.get(number, 0.0)) for node, number in numbered.items()}
+        return self._scored(index, "an index of texts", query, ids, name_weight=0.0)
 
     def embed(self, texts: list[str]) -> list[list[float]]:
         """A vector of length 1 for each text's first 20,000 characters, 256 a call; sums of products are cosines."""
@@ -215,6 +206,14 @@ class EmbeddingFunctions(KnowledgeFunctions):
             node: max(parts, key=lambda part: sum(1 / holders[word] for word in part[1]), default=("", set()))[0]
             for node, parts in in_time(chunks.items())
         }
+
+    def _scored(self, index: Any, what: str, query: str, ids: list[str], **how: float) -> dict[str, float]:
+        """The score of each node by an index, which is ``what``."""
+        if index is None:
+            raise NotHere(f"{self._kb.name} was built without {what}")
+        numbered = dict(self._numbered(ids))
+        hits = dict(index.search(query, limit=len(numbered), among=list(numbered.values()), **how))
+        return {node: float(hits.get(number, 0.0)) for node, number in numbered.items()}
 
     def _encode(self, text: str) -> Vectors:
         if self._skb.vectors is None:

@@ -1,5 +1,6 @@
 // The chat page: what can be chosen, the sessions, the questions.
 
+import { described } from "./again.js";
 import { call, listen } from "./client.js";
 import { h, heading } from "./dom.js";
 import { akin, examplesOf, listenToExamples, origin, shapeOf, shownExamples } from "./examples.js";
@@ -51,18 +52,12 @@ class Chat {
     return offered.kbs.find((one) => one.key === this.kb.value);
   }
 
-  /** What one of the choices does, where it is a system. */
-  about(select, name) {
-    return (select === this.system && this.base.about.find((one) => one.name === name)?.about) || "";
-  }
-
   options(select, names, chosen) {
-    const option = (name) => h("option", { value: name, selected: name === chosen, title: this.about(select, name) }, select === this.kb ? this.called(name) : name);
+    const option = (name) => h("option", { value: name, selected: name === chosen }, select === this.kb ? this.called(name) : select === this.system ? described(name, this.base) : name);
     const ranks = select === this.system ? names.filter((name) => this.base.rankings.includes(name)) : [];
     const answers = names.filter((name) => !ranks.includes(name));
     const group = (label, some) => h("optgroup", { label }, some.map(option));
     select.replaceChildren(...(ranks.length && answers.length ? [group(t("choice.agents"), answers), group(t("choice.rankings"), ranks)] : names.map(option)));
-    select.title = this.about(select, select.value);
   }
 
   /** What a visitor calls a knowledge base; its key too where two are called the same. */
@@ -94,7 +89,6 @@ class Chat {
       this.leave();
     });
     for (const select of [this.system, this.model]) select.addEventListener("change", () => this.rechosen());
-    this.system.addEventListener("change", () => (this.system.title = this.about(this.system, this.system.value)));
     this.ask.addEventListener("submit", (event) => {
       event.preventDefault();
       this.put(this.question.value);

@@ -6,7 +6,7 @@ import { icon } from "./menu.js";
 import { kept } from "./result.js";
 import { language, t } from "./text.js";
 
-const UNDO = 8000; // milliseconds for which a deleted session can be fetched back
+const UNDO = 10_000; // milliseconds for which a deleted session can at least be fetched back
 const SEARCHED = 5; // sessions from which on they can be searched
 const QUERIES = 50; // that are kept
 const LETTERS = 80; // of a query in the list
@@ -116,9 +116,10 @@ export class History {
     box.select();
   }
 
-  /** It goes after a while, or when the page is left. */
+  /** It goes by what is pressed next after a while, or when the page is left. */
   drop(one) {
-    this.going.set(one.id, setTimeout(() => this.remove(one.id), UNDO));
+    const next = ({ target }) => this.going.has(one.id) && target.dataset.id !== one.id && this.remove(one.id);
+    this.going.set(one.id, setTimeout(() => document.addEventListener("click", next, { once: true, capture: true }), UNDO));
     this.show();
     this.place.querySelector(`[data-id="${CSS.escape(one.id)}"]`)?.focus();
     if (one.id === this.current || (one.query && one.query === kept("query"))) this.leave();

@@ -34,7 +34,7 @@ export class QueryView {
     this.button = h("button", { type: "button", class: this.typed ? "again primary" : "again", title: t("query.run_keys"), onclick: () => this.ask() }, t("query.run"));
     this.stop = h("button", { type: "button", class: "stop-query", hidden: true, onclick: () => call(this.path, "DELETE").catch(() => null) }, t("ask.stop"));
     this.told = h("span", { class: "soft", role: "status" });
-    this.shown = h("div");
+    this.shown = h("div", { onthings: ({ detail }) => this.label(detail) });
     this.asks = this.typed ? h("details", { class: "asks" }, h("summary", {}, t("query.asks")), this.before, this.inWords, this.meaning) : h("div", {}, this.before, this.inWords, this.meaning);
     this.live = h("span", { class: "soft", hidden: true }, t("query.live"));
     const link = () => `${location.origin}/#${new URLSearchParams({ query: this.editor.value, ...(offered.kbs.length > 1 && { kb: run.kb }), ...(kept("view") && { view: kept("view") }) })}`;
@@ -78,7 +78,15 @@ export class QueryView {
     for (const button of [this.copy, this.link]) if (button) button.hidden = !query.trim();
     this.address.hidden = !page;
     this.live.hidden = !page || !this.base?.entities;
-    if (page) this.address.href = `${page}#${encodeURIComponent(query)}`;
+    if (page) this.address.href = `${page}#${encodeURIComponent(this.named?.(query) ?? query)}`;
+  }
+
+  /** Of some columns with things Wikidata's query service shall show the names too. */
+  async label(things) {
+    if (!this.answer.link?.startsWith("https://query.wikidata.org/")) return;
+    const { withNames } = await import("./service.js");
+    this.named = (query) => withNames(query, things);
+    this.changed();
   }
 
   restore() {

@@ -129,6 +129,7 @@ class ResultView {
       this.table.style.minHeight = "";
       this.table.classList.toggle("wide", this.table.scrollWidth > this.table.clientWidth); // some of it is below the last column
       if (!this.kinds) this.offer(page.rows);
+      this.element.dispatchEvent(new CustomEvent("things", { bubbles: true, detail: this.result.columns.filter((_, place) => page.rows.some((row) => row[place]?.id)) }));
       this.state.total = page.total;
       this.problem.hidden = true;
       this.date(page, turn);

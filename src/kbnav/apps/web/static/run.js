@@ -1,7 +1,7 @@
 // One question: what is waited for, what was done, what came back, the answer.
 
 import { absent } from "./absent.js";
-import { againButtons } from "./again.js";
+import { againButtons, described } from "./again.js";
 import { Awaited } from "./awaited.js";
 import { readable } from "./cells.js";
 import { call } from "./client.js";
@@ -12,7 +12,7 @@ import { menu } from "./menu.js";
 import { QueryView } from "./query.js";
 import { doubts, inWords, understood } from "./readings.js";
 import { kept, showResult } from "./result.js";
-import { Steps, toolName } from "./steps.js";
+import { Steps } from "./steps.js";
 import { language, t } from "./text.js";
 
 const HEADS = {
@@ -35,7 +35,7 @@ export class RunView {
     this.steps = new Steps();
     this.awaited = new Awaited(thinking(run, offered), run.now - Date.now() / 1000);
     this.words = h("div", { class: "words" });
-    this.found = h("div", { class: "found", onsingle: ({ detail }) => this.once(detail) });
+    this.found = h("div", { class: "found", onsingle: ({ detail }) => this.once(detail), onthings: ({ detail }) => this.query?.label(detail) });
     this.answer = h("div", { class: "answer" }, this.words, this.awaited.element, this.steps.element, this.found);
     this.element = h("section", { class: "run", id: run.id, "data-kb": run.kb, "aria-label": run.question, "aria-busy": "true" },
       heading(run.question),
@@ -49,7 +49,7 @@ export class RunView {
     const { run, offered } = this;
     const [base, model] = [offered.kbs.find((one) => one.key === run.kb), run.model !== "offline" && run.model];
     const date = offered.share && new Date(run.made * 1000).toLocaleDateString(language, { dateStyle: "long" });
-    const told = [date, base && run.system !== base.systems[0] && `${t("choice.system")}: ${run.system}`, (offered.share || offered.models.length > 1) && model].filter(Boolean).join(" · ");
+    const told = [date, base && run.system !== base.systems[0] && described(run.system, base), (offered.share || offered.models.length > 1) && model].filter(Boolean).join(" · ");
     return told && h("p", { class: "soft" }, told);
   }
 
@@ -87,7 +87,7 @@ export class RunView {
   }
 
   called(event) {
-    this.awaited.begin(toolName(event.tool), event.at);
+    this.awaited.begin(this.steps.line(event), event.at);
     return this.steps.called(event);
   }
 
@@ -98,7 +98,7 @@ export class RunView {
 
   /** What a model has written so far: of the answer, or of its next step. */
   drafted(event) {
-    this.awaited.tell(t("await.writing", { model: this.run.model }));
+    this.awaited.tell(t("await.writing"));
     this.steps.write(event.answer ? null : event);
     this.words.replaceChildren(event.answer ? h("p", { class: "text draft", dir: "auto" }, event.answer) : "");
     return "";
@@ -140,7 +140,7 @@ export class RunView {
       answer.status === "stopped" || (nothing && answer.note) ? "" : absent(answer.absence, { brief: answer.result?.columns.join() === "boolean" }),
       (nothing && this.holds?.()) || "",
       this.foot(answer, result),
-      answer.query ? new QueryView(this.run, answer, this.offered).element : "",
+      (this.query = answer.query ? new QueryView(this.run, answer, this.offered) : null)?.element ?? "",
       this.steps.element);
     return head || t("answer.said", { text: answer.text || answer.note });
   }
@@ -176,7 +176,7 @@ export class RunView {
       const address = (ending) => new URL(`/share/${share}${ending}${view}`, location.href).href;
       label.textContent = t(share ? "share.shared" : "share.share");
       place.replaceChildren(...told, ...(share
-        ? [h("a", { href: address(""), class: "shared-link" }, address("")), copyLink, copyButton(t("copy.embed"), () => `<iframe src="${address("?embed=1")}" width="640" height="480"></iframe>`), button("share.unshare", "DELETE", false)]
+        ? [h("a", { href: address(""), class: "shared-link" }, address("")), copyLink, copyButton(t("copy.embed"), () => `<iframe src="${address("?embed=1")}" width="640" height="360"></iframe>`), button("share.unshare", "DELETE", false)]
         : [h("p", {}, t("share.about")), button("share.make", "POST", "primary")]));
     };
     const change = async (method) => {
@@ -198,5 +198,5 @@ export class RunView {
 function thinking(run, offered) {
   const ranks = offered.kbs?.find((one) => one.key === run.kb)?.rankings.includes(run.system);
   if (ranks) return t("run.working");
-  return run.model === "offline" ? t("await.rules") : t("await.model", { model: run.model });
+  return run.model === "offline" ? t("await.rules") : t("await.model");
 }

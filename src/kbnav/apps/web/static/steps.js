@@ -5,21 +5,22 @@ import { laidOut } from "./layout.js";
 import { language, t } from "./text.js";
 
 const TOOLS = {
-  search_entities: t("tool.search"), search_neighbors: t("tool.search"), vector_query: t("tool.search"), get_entry: t("tool.entry"), get_entity_entry: t("tool.entry"),
-  read_document: t("tool.entry"), get_property_examples: t("tool.examples"), execute_query: t("tool.query"), finish: t("tool.finish"), find_relations: t("tool.search"), follow_paths: t("tool.follow"),
+  search_entities: "tool.search", vector_query: "tool.search", find_relations: "tool.links", search_neighbors: "tool.links", get_entry: "tool.entry", get_entity_entry: "tool.entry",
+  read_document: "tool.entry", get_property_examples: "tool.examples", execute_query: "tool.query", finish: "tool.finish", follow_paths: "tool.follow",
 };
 
 const DROPPED = { repeat: t("dropped.repeat"), "premature finish": t("dropped.early"), "rolled back": t("dropped.back"), "not alone": t("dropped.alone"), "over budget": t("dropped.budget") };
 
-/** What a tool does, in words; of one that is not known here, its name. */
-export function toolName(tool) {
-  return TOOLS[tool] ?? tool.replaceAll("_", " ");
+/** What a tool does, in words, with `what` it is given; of one that is not known here, its name. */
+function toolName(tool, what = "…") {
+  return TOOLS[tool] ? t(TOOLS[tool], { what }) : `${tool.replaceAll("_", " ")} ${what}`;
 }
 
 /** A list of steps that is open while they come, and that a reader opens and closes as they like. */
 export class Steps {
   constructor() {
     this.calls = new Map();
+    this.names = new Map(); // of things that were found
     this.chosen = false;
     this.count = h("span", {}, t("run.waiting"));
     this.list = h("ol", { lang: "en" });
@@ -39,11 +40,24 @@ export class Steps {
 
   called(event) {
     this.write(null);
-    const item = h("li", { class: "step pending", "data-tool": event.tool }, event.thought && !(event.thought === this.last?.thought && event.turn === this.last.turn) && h("p", { class: "thought", dir: "auto" }, event.thought), action(event));
-    this.last = event; // calls of one turn may come of the same thought
+    const item = this.add(event);
+    item.classList.add("pending");
     this.calls.set(event.call, item);
+    return this.tell(t("run.step", { n: this.list.children.length, tool: this.line(event) }));
+  }
+
+  /** A line that says what a step does, and opens what was thought and given. */
+  add(event) {
+    const item = h("li", { class: "step" }, h("details", {}, h("summary", { class: "action", dir: "auto", lang: language }, this.line(event)),
+      event.thought && h("p", { class: "thought", dir: "auto" }, event.thought), action(event)));
     this.list.append(item);
-    return this.tell(t("run.step", { n: this.list.children.length, tool: toolName(event.tool) }));
+    return item;
+  }
+
+  /** What a step does, its things by the names that earlier ones found. */
+  line({ tool, arguments: given }) {
+    const [first = ""] = [given.entity_id, given.query, ...Object.values(given)].filter((value) => typeof value === "string" && value);
+    return toolName(tool, this.names.get(first) ?? (first === given.query ? `“${first}”` : first));
   }
 
   stepped(event) {
@@ -51,17 +65,14 @@ export class Steps {
     if (!item) return;
     item.classList.remove("pending");
     if (!event.ok) item.classList.add("odd");
-    item.append(observation(event.observation));
+    item.firstChild.append(h("pre", { class: "observation", dir: "auto" }, event.observation));
+    for (const [, name, id] of event.observation.matchAll(/([^\s:;,()][^\n:;,()]*) \(([^\s()]+)\)/g)) if (!this.names.has(id)) this.names.set(id, name.replace(/^- /, ""));
   }
 
   dropped(event) {
     this.write(null);
     for (const step of event.steps) {
-      let item = this.calls.get(step.call);
-      if (!item) {
-        item = h("li", { class: "step" }, action(step));
-        this.list.append(item);
-      }
+      const item = this.calls.get(step.call) ?? this.add(step);
       item.classList.add("dropped");
       item.append(h("p", { class: "reason" }, DROPPED[step.reason] ?? step.reason));
     }
@@ -82,11 +93,11 @@ export class Steps {
       return;
     }
     if (!this.writing) {
-      this.writing = h("li", { class: "step writing" }, h("p", { class: "thought", dir: "auto" }), h("p", { class: "action" }, h("span", { class: "tool", lang: language })));
+      this.writing = h("li", { class: "step writing" }, h("p", { class: "thought", dir: "auto" }), h("p", { class: "action", lang: language }));
       this.list.append(this.writing);
     }
     this.writing.querySelector(".thought").textContent = draft.thought;
-    this.writing.querySelector(".tool").textContent = toolName(draft.tool);
+    this.writing.querySelector(".action").textContent = draft.tool && toolName(draft.tool);
   }
 
   /** No more will come: they close, unless the reader has opened or closed them. */
@@ -97,18 +108,9 @@ export class Steps {
   }
 }
 
-function action(call) {
-  const { query, ...others } = call.arguments;
-  const isQuery = call.tool === "execute_query" && typeof query === "string";
-  const unrestricted = { kind: "any", direction: "both" };
-  const told = Object.entries(isQuery ? others : call.arguments).filter(([name, value]) => unrestricted[name] !== value);
-  const given = told.map(([, value]) => value).filter((value) => !["", null, false, 0].includes(value) && !(Array.isArray(value) && !value.length));
-  const text = given.map((value) => typeof value === "string" ? value : JSON.stringify(value)).join(", ");
-  return [h("p", { class: "action" }, h("span", { class: "tool", title: call.tool, lang: language }, toolName(call.tool)), " ", h("span", { dir: "auto" }, text)), isQuery && h("pre", { class: "query" }, laidOut(query))];
-}
-
-function observation(text) {
-  const lines = text.split("\n");
-  if (lines.length <= 8 && text.length < 900) return h("pre", { class: "observation", dir: "auto" }, text);
-  return h("details", { class: "long" }, h("summary", { "data-less": t("run.less") }, h("pre", { class: "observation", dir: "auto" }, `${lines.slice(0, 5).join("\n").slice(0, 600)} …`)), h("pre", { class: "observation", dir: "auto" }, text));
+/** What a tool was given. */
+function action({ tool, arguments: { query, ...others } }) {
+  const isQuery = tool === "execute_query" && typeof query === "string";
+  const given = Object.entries(isQuery || query === undefined ? others : { ...others, query }).filter(([, value]) => value && value.length !== 0).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
+  return [given.length > 0 && h("p", { class: "soft", dir: "auto" }, given.join(" · ")), isQuery && h("pre", { class: "query" }, laidOut(query))];
 }

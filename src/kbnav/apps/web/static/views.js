@@ -1,6 +1,6 @@
 // Pictures of a result: a map, a timeline, a chart, a graph, its images. Each is drawn by a library that is loaded when it is first shown.
 
-import { columnName, dated, fileName, isPicture, located, pointOf } from "./cells.js";
+import { columnName, dated, fileName, isPicture, pointOf, showCells } from "./cells.js";
 import { call } from "./client.js";
 import { h, link } from "./dom.js";
 import { t } from "./text.js";
@@ -112,20 +112,22 @@ function nameOf(row, kinds) {
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-async function drawMap({ rows, kinds }, box) {
+async function drawMap({ columns, rows, kinds }, box) {
   const [{ default: L }, { land, borders }] = await Promise.all([import("./vendor/leaflet.js"), fetch("/static/vendor/land.json").then((response) => response.json()), styled("/static/vendor/leaflet.css")]);
   const at = kinds.indexOf("point");
   const map = L.map(box, { attributionControl: false, zoomSnap: 0.25, minZoom: 1, maxZoom: 14, maxBounds: [[-88, -220], [88, 220]] });
-  const drawn = { interactive: false, renderer: L.svg({ padding: 1 }) };
-  L.polygon(land.flatMap(outlines), { className: "land", stroke: false, ...drawn }).addTo(map);
-  L.polyline(borders.flatMap(outlines), { className: "borders", weight: 1, ...drawn }).addTo(map);
+  map.zoomControl.setPosition("bottomright"); // clear of what opens above a place
+  const ground = { interactive: false, renderer: L.svg({ padding: 1 }) };
+  L.polygon(land.flatMap(outlines), { className: "land", stroke: false, ...ground }).addTo(map);
+  L.polyline(borders.flatMap(outlines), { className: "borders", weight: 1, ...ground }).addTo(map);
   const marks = L.markerClusterGroup({ showCoverageOnHover: false, maxClusterRadius: rows.length > FEW ? 40 : 28,
     iconCreateFunction: (cluster) => L.divIcon({ className: "cluster", html: String(cluster.getChildCount()), iconSize: [32, 32] }) });
-  for (const row of rows) {
+  const cells = showCells(rows);
+  for (const [number, row] of rows.entries()) {
     const point = row[at]?.kind === "point" && pointOf(row[at]);
     if (!point) continue;
     const name = nameOf(row, kinds);
-    const told = h("dl", { class: "popup" }, row.flatMap((cell, place) => cell && place !== at ? [h("dd", {}, cell.href ? link(cell.text, cell.href) : cell.text)] : []), h("dd", { class: "soft" }, located(row[at])));
+    const told = h("dl", { class: "popup" }, row.flatMap((cell, place) => cell ? [cell !== name && h("dt", {}, columnName(columns[place])), h("dd", { class: cell === name && "head" }, [...cells[number][place].childNodes])] : []));
     marks.addLayer(L.marker(point, { icon: L.divIcon({ className: "pin", iconSize: [16, 16] }), title: name.text, alt: name.text }).bindPopup(told).bindTooltip(h("span", { dir: "auto" }, name.text), { permanent: true, className: "name" }));
   }
   map.addLayer(marks);
@@ -134,8 +136,12 @@ async function drawMap({ rows, kinds }, box) {
   map.on("zoomend moveend", uncrowded);
   map.fitBounds(marks.getBounds().pad(0.1), { maxZoom: 6, animate: false });
   uncrowded();
-  return t("map.label", { n: new Set(marks.getLayers().map((mark) => `${mark.options.title} ${mark.getLatLng()}`)).size });
+  const drawn = marks.getLayers().map((mark) => `${mark.options.title} ${mark.getLatLng()}`);
+  return [t("map.label", { n: new Set(drawn).size }), leftOut(rows, drawn)].filter(Boolean).join(" · ");
 }
+
+/** How many rows have nothing that can be drawn. */
+const leftOut = (rows, drawn) => rows.length > drawn.length && t("view.left_out", { n: rows.length - drawn.length });
 
 const meet = (one, other) => one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
 
@@ -220,7 +226,7 @@ function drawTimeline({ columns, rows, kinds }, box) {
   const y = { field: "name", type: "nominal", sort: null, axis: { title: null, grid: true } };
   const tooltip = [{ field: "name" }, { field: "told", type: "nominal" }];
   const layer = [{ mark: { type: "rule", strokeWidth: 6, strokeCap: "round", opacity: 0.6 }, encoding: { x2: { field: "to" } } }, { mark: { type: "point", filled: true, size: 70 } }];
-  return plot(box, { data: { values }, height: { step: 20 }, encoding: { x, y, tooltip }, layer: dates.length > 1 ? layer : layer.slice(1) }, t("timeline.label", { n: values.length, columns }));
+  return plot(box, { data: { values }, height: { step: 20 }, encoding: { x, y, tooltip }, layer: dates.length > 1 ? layer : layer.slice(1) }, [t("timeline.label", { n: values.length }), leftOut(rows, values)].filter(Boolean).join(" · "));
 }
 
 /** Bars of what has a name once; a line where one name, or none, has several values in time. */
@@ -241,7 +247,7 @@ function drawChart({ columns, rows, kinds }, box) {
   }
   return plot(box, { data: { values }, height: { step: 22 }, mark: "bar",
     encoding: { y: { field: "name", type: "nominal", sort: null, axis: { title: null } }, x: { ...y, aggregate: "mean", axis: { ...axis, orient: "top" } }, tooltip } },
-  [label, names.size < values.length && t("chart.means"), rows.some((row) => row[name]?.kind === "unknown") && t("chart.unknown")].filter(Boolean).join(" · "));
+  [label, names.size < values.length && t("chart.means"), leftOut(rows, values)].filter(Boolean).join(" · "));
 }
 
 /** Links between the entities of two columns; of one column those of the statements behind its first rows. What is no thing is left out. */

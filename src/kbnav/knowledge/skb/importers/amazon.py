@@ -145,12 +145,13 @@ class AmazonSource:
 
     def nodes(self, losses: Losses) -> Iterator[NodeRecord]:
         """Products, then brands, categories and colours. Raises DataError."""
-        numbers, linked = self._numbers(losses), _Linked()
+        numbers = {str(record["asin"]): place for place, (record, _) in enumerate(self._described(losses))}
+        linked = _Linked()
         with Grouped(len(numbers) or 1) as reviews, Grouped(len(numbers) or 1) as questions:
             products = self._read_reviews(numbers, reviews, losses)
             self._read_questions(products, questions, losses)
             of_product = zip(reviews, questions, strict=True)
-            for place, (record, goods) in enumerate(self._described(numbers)):
+            for place, (record, goods) in enumerate(self._described(Losses())):
                 said, asked = next(of_product)
                 number = int(products.positions[place])
                 if number < 0:
@@ -174,25 +175,18 @@ class AmazonSource:
             deque(self.nodes(Losses()), 0)
         yield from self._edges
 
-    def _numbers(self, losses: Losses) -> dict[str, int]:
-        numbers: dict[str, int] = {}
+    def _described(self, losses: Losses) -> Iterator[tuple[Line, _Goods]]:
+        """The products in the order of the metadata, each as it is described first."""
+        known: set[str] = set()
         for goods in self._goods:
             for record in self._lines(goods.meta):
                 asin = record.get("asin")
                 if not isinstance(asin, str) or not asin:
                     losses.add("product without an asin", goods.meta.name)
-                elif asin in numbers:
+                elif asin in known:
                     losses.add("product described twice (the first is kept)", asin)
                 else:
-                    numbers[asin] = len(numbers)
-        return numbers
-
-    def _described(self, numbers: Mapping[str, int]) -> Iterator[tuple[Line, _Goods]]:
-        place = 0
-        for goods in self._goods:
-            for record in self._lines(goods.meta):
-                if numbers.get(record.get("asin") or "") == place:
-                    place += 1
+                    known.add(asin)
                     yield record, goods
 
     def _read_reviews(self, numbers: Mapping[str, int], into: Grouped, losses: Losses) -> _Products:

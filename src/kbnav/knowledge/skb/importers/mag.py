@@ -189,18 +189,15 @@ class MagSource:
         if table not in self._tables:
             return
         places = {number: place for place, number in enumerate(entities.tolist()) if positions[place] >= 0}
-        venues = {field: self._names(field) for field in VENUES} if kind == "paper" else {}
+        known = [(field, *one) for field, one in VENUES.items() if kind == "paper" and one[0] in self._tables]
+        venues = [(field, to, {line[0]: line[at] for line in self._rows(own)}) for field, own, to, at in known]
         for line in self._rows(table):
             place = places.get(int(line[0]), -1)
             if place < 0:
                 continue
             fields = {field: line[column] for field, column in columns.items()}
-            fields |= {field: names.get(line[VENUES[field][1]], "") for field, names in venues.items()}
+            fields |= {field: names.get(line[to], "") for field, to, names in venues}
             into.add(place, json.dumps({field: value for field, value in fields.items() if value}).encode())
-
-    def _names(self, field: str) -> Mapping[str, str]:
-        table, _, column = VENUES[field]
-        return {line[0]: line[column] for line in self._rows(table)} if table in self._tables else {}
 
     def _rows(self, table: str) -> Iterator[list[str]]:
         path = self._tables[table]

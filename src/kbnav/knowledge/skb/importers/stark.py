@@ -77,9 +77,7 @@ class StarkSource:
             except KeyError as error:
                 raise DataError(f"{self._folder / NODES}: node {number} or its type {kind} is missing") from error
             if not isinstance(fields, dict):
-                raise DataError(
-                    f"{self._folder / NODES}: node {number} is no table of fields, but {type(fields).__name__}"
-                )
+                raise DataError(f"{self._folder / NODES}: node {number} has no fields, but is {type(fields).__name__}")
             refuse_unbounded(fields, self._memory, f"{self._folder / NODES}, node {number}")
             yield stark_node(number, kind_name, fields, self.style)
 

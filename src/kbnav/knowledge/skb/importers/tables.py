@@ -26,15 +26,7 @@ from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.importers.files import EDGES, JSON, NODES, Duplicates, Given, Origin, Reject
 from kbnav.knowledge.skb.importers.readers import ENDS, contents, records
 from kbnav.knowledge.skb.importers.values import OTHER, Column, column_as, kind_of
-from kbnav.knowledge.skb.schema import (
-    ALIAS_FIELDS,
-    MEMORY,
-    UNTYPED,
-    EdgeRecord,
-    Losses,
-    NodeRecord,
-    Style,
-)
+from kbnav.knowledge.skb.schema import ALIAS_FIELDS, MEMORY, UNTYPED, EdgeRecord, Losses, NodeRecord, Style
 from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.journal import Strict, first_problem, read_toml
 from kbnav.settings.plugins import did_you_mean

@@ -139,11 +139,12 @@ def column_of(name: str, cells: Sequence[Any]) -> Column:
     days = [way for way in _DATES if texts and all(_day(text, way) for text in texts)]
     if days:
         return Column(name, days[0] if len(days) == 1 else "")
-    name_words = re.findall(r"\w+", name)
+    name_words = re.findall(r"[^\W\d_]+", name)
     read = {way: [_number(text, way) for text in texts] for way in _NUMBERS}
     fitting = {way: [one for one in found if one] for way, found in read.items() if found and all(found)}
     units = {one.unit for found in fitting.values() for one in found}
-    said = {one for one in units if one and (one in name or any(_CURRENCIES.get(word) == one for word in name_words))}
+    said = {one for one in units if one in map(_CURRENCIES.get, name_words, name_words)}
+    said |= {one for one in units if one and not one.isalpha() and one in name}
     if said and said | {""} == units:  # cells without a unit are in that of the column's name
         units = said
     sizes = _sizes(units)
