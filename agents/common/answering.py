@@ -310,7 +310,7 @@ class RankingEnding:
 
 def _with_query(outcome: Outcome, state: State, context: Context) -> Outcome:
     """The outcome with the last query that found all its nodes, or whose one row is in its words; else as it is."""
-    ranking, path = outcome.ranking, state["path"] if outcome.stop == "finish" and outcome.table is None else ()
+    ranking, path = outcome.ranking, state["path"] if outcome.status == "answered" and outcome.table is None else ()
     chosen = {node.id for node in ranking.chosen} if ranking else set()
     for step in reversed([one for one in path if one.call.tool in RUN_QUERIES and one.query in context.tables]):
         table = context.tables[step.query]

@@ -119,6 +119,8 @@ def test_no_answer_may_be_said_once_something_was_looked_at(demo_kb, tmp_path):
     why = {"answer": "She built no ship.", "no_answer": True}
     said = asked(demo_kb, tmp_path, LOOK, finish(SHIPS[0], thought="Seen.", **why)).outcome
     assert (said.status, said.text, said.ranking, said.absence) == ("no answer", "She built no ship.", None, None)
+    asks = says(("execute_query", {"query": f"ASK {{ ?x rel:built_by node:{BUILDER} }}"}))
+    assert asked(demo_kb, tmp_path, asks, finish(**why)).outcome.table is None  # a probe is not the answer
 
 
 def test_out_of_budget_the_nodes_seen_most_and_first_are_returned_and_marked(demo_kb, tmp_path):
