@@ -291,7 +291,7 @@ class RankingEnding:
         if outcome.stop == "finish":
             chosen = state["path"][-1].call
             none = bool(chosen.arguments.get("no_answer"))
-            scored = [(node, round(1 / rank, 4)) for rank, node in enumerate([] if none else named_by(chosen), 1)]
+            scored = [(node, round(1 / rank, 4)) for rank, node in enumerate(named_by(chosen), 1)]
             outcome = replace(outcome, note=chosen.thought, text=str(chosen.arguments.get("answer", "")).strip())
         else:
             scored = best_supported(all_steps(state))[:BEST_EFFORT]
@@ -303,14 +303,14 @@ class RankingEnding:
             return outcome
         # A graph is whole: where look-ups found nothing at all, it is not there. A refusal says why by itself.
         looked = [step for step in state["path"] if step.ok and step.call.tool != FINISH]
-        nothing = bool(looked) and not any(step.nodes or step.rows for step in looked)
+        nothing = looked and not any(step.nodes or step.rows for step in looked) and not asks_back(outcome.text)
         outcome = replace(outcome, note="") if outcome.text else outcome
         return replace(outcome, status="no answer", absence=Absence("not stated") if nothing else None)
 
 
 def _with_query(outcome: Outcome, state: State, context: Context) -> Outcome:
     """The outcome with the last query that found all its nodes, or whose one row is in its words; else as it is."""
-    ranking, path = outcome.ranking, state["path"] if outcome.stop == "finish" and outcome.table is None else ()
+    ranking, path = outcome.ranking, state["path"] if outcome.status == "answered" and outcome.table is None else ()
     chosen = {node.id for node in ranking.chosen} if ranking else set()
     for step in reversed([one for one in path if one.call.tool in RUN_QUERIES and one.query in context.tables]):
         table = context.tables[step.query]
@@ -371,8 +371,9 @@ def looked_at(arguments: Mapping[str, Any]) -> list[str]:
 
 
 def named_by(finish: Call) -> list[str]:
-    """The ids that a finish names, each once."""
-    return list(dict.fromkeys(str(node) for node in finish.arguments.get("nodes") or ()))
+    """The ids that a finish names, each once; none where it says that nothing answers."""
+    nodes = () if finish.arguments.get("no_answer") else finish.arguments.get("nodes") or ()
+    return list(dict.fromkeys(map(str, nodes)))
 
 
 # The answer in words
