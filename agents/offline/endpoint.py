@@ -94,10 +94,6 @@ class Link(NamedTuple):
         return " ".join((*self.names, *map(label_from_iri, self.properties)))
 
 
-def _name(one: Entity) -> str:
-    return one.alias or one.label
-
-
 def _spoken(name: str) -> str:
     """A name as people say it: Otto Hahn, for Hahn, Otto."""
     return re.sub(r"^([^,]+), ([^,]+)$", r"\2 \1", name)
@@ -112,8 +108,6 @@ class EndpointAgenda(Agenda):
     """That ?answer is of the class, as a pattern."""
     anchors: Sequence[Anchor] = ()
     """What the question names."""
-    number: Link | None = None
-    """What a superlative sorts by."""
     doubts: tuple[Doubt, ...] = ()
     verdict = ""
     """Yes or no in words that say what is so."""
@@ -136,14 +130,13 @@ class EndpointAgenda(Agenda):
         if not (pointing or question.comparative) and (self.target or self.anchors):
             final = yield from (self._whether() if question.kind == "yes-no" else self._final())
         said = [name for anchor in self.anchors for name in (anchor.text, _spoken(anchor.text))]
-        labels = [_name(self.target) if self.target else "", *(link.words for link in self.links), *self.heard]
-        labels += [*self.number.names, (question.measure or ("",))[0]] if self.number else []
+        labels = [self.target.called if self.target else "", *(link.words for link in self.links), *self.heard]
         unused = self.unused(labels, said, final)
         if final and self.rows.get(final) and not self.lost:
             counted = "COUNT(" in final and self.table(final).rows[0][0]
             rows = int(counted.value) if counted else self.rows[final]
             kind = question.noun.text.split() if question.noun and not self.target else ()
-            needed = not (self.links or self.number) or self.table(final).boolean is False or {*kind} & {*unused}
+            needed = not self.links or self.table(final).boolean is False or {*kind} & {*unused}
             if not self.leaves_too_much(unused, rows=rows, all_needed=bool(needed)):
                 self.understood = Understood(unused=(*self.telling(unused), *self.question.second), doubts=self.doubts)
                 yield [(FINISH, FITS, {"answer": self.verdict})]
@@ -171,15 +164,15 @@ class EndpointAgenda(Agenda):
                 break
         for phrase, search in found.items():
             thing, kind = first(search, of_class=False), first(search, of_class=True)
-            if phrase is asked or len(phrase.text) < 2 or (kind and stems(_name(kind)) == stems(phrase.text)):
+            if phrase is asked or len(phrase.text) < 2 or (kind and stems(kind.called) == stems(phrase.text)):
                 continue  # a class is nothing that another thing is linked to
             other, unknown = search.properties or kind, search.rung in ("none", "near")
             if phrase.whole and search.rung == "shorter":
                 anchors[Anchor(phrase.text)] = None
-            elif thing and stems(phrase.text) in (stems(_name(thing)), stems(_spoken(_name(thing)))):
+            elif thing and stems(phrase.text) in (stems(thing.called), stems(_spoken(thing.called))):
                 # What is called so has it as a value; what is linked to a thing of that name is something else.
                 so = self.target and not _CALLED.isdisjoint(words_of(question.text))
-                anchors[Anchor(_name(thing)) if so else Anchor(phrase.text, thing.id, exact=True)] = None
+                anchors[Anchor(thing.called) if so else Anchor(phrase.text, thing.id, exact=True)] = None
             elif search.rung == "none" and phrase.text[:1].isupper():
                 anchors[Anchor(phrase.text)] = None
             elif phrase.named and thing and not (unknown or other):
@@ -219,9 +212,10 @@ class EndpointAgenda(Agenda):
         if question.kind == "count" and self.target:
             final = f"SELECT (COUNT(DISTINCT ?answer) AS ?count) WHERE {{ {pattern} }}"
         elif question.measure:
-            self.number = number = yield from self._number(pattern, question.measure[0])
+            number = yield from self._number(pattern, question.measure[0])
             if number is None:
                 return ""
+            self.links.append(number)
             has = f"?answer {'/'.join(number.properties)} ?measure ."
             self.doubts = yield from self.parted(kept_of(pattern, has), compared=True)
             final = best_of("?answer", f"{pattern} {has}", "?measure", question.measure[1])

@@ -74,10 +74,10 @@ class Agenda(ABC):
         most = shown.properties if entities else shown.entities
         found = replace(found, entities=entities, properties=found.properties[:most])
         best = (*entities, *found.properties)[0]
-        plural = fold(query).removeprefix(fold(best.alias or best.label)) in ("e", "en", "er", "es", "n", "s")
+        plural = fold(query).removeprefix(fold(best.called)) in ("e", "en", "er", "es", "n", "s")
         said = plural or any(one.label and one.label.casefold() in low for one in entities)
         if found.rung == "near" and not said and re.fullmatch(r"[QP]\d+", best.id):  # another spelling: people choose
-            return SearchResult(suggestion=best.alias or best.label)
+            return SearchResult(suggestion=best.called)
         return found
 
     def steps_of(self, tool: str) -> list[Step]:
@@ -187,7 +187,7 @@ class Agenda(ABC):
         text = whole = self.state["question"].strip()
         left = {*" ".join(unused or lost).split()}
         for query, search in self.searches.items():
-            meant = search.suggestion or next((one.alias or one.label for one in search.entities), "")
+            meant = search.suggestion or next((one.called for one in search.entities), "")
             within = query in meant or meant in query
             alike = max(fuzz.ratio(query, meant), fuzz.partial_ratio(query, meant))
             if {*query.split()} <= left and not within and alike >= _MISSPELLED:

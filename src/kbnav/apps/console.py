@@ -237,7 +237,7 @@ def ranking_lines(ranking: Ranking, texts: Texts) -> RenderableType:
     chosen = [record for record in ranking.records() if record["basis"] != "seen"]
     said = {"score": ranking.scored, "basis": any(record["basis"] for record in chosen)}
     shown = [record | {"basis": _BASIS[record["basis"]]} for record in chosen[:ROWS]]
-    columns = [name for name in shown[0] if said.get(name, True)]
+    columns = [name for name in next(iter(shown), _HEADS) if said.get(name, True)]
     rows = [["" if one[column] is None else str(one[column]) for column in columns] for one in shown]
     heads = {column: texts(_HEADS[column]) if column in _HEADS else column for column in columns}
     lines: list[RenderableType] = [_grid(heads, rows)]

@@ -54,6 +54,11 @@ class Entity:
     source: str = ""
     """The knowledge base that it is of, where several are asked together."""
 
+    @property
+    def called(self) -> str:
+        """The name that it was found by."""
+        return self.alias or self.label
+
 
 @dataclass(frozen=True)
 class SearchResult:

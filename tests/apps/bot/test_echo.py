@@ -10,7 +10,7 @@ import pytest
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.bot.bot import Bot
 from kbnav.apps.bot.ledger import Ledger
-from kbnav.apps.bot.wiki import Edit, Wiki
+from kbnav.apps.bot.wiki import Wiki
 from kbnav.errors import ServiceError
 from kbnav.settings.model import Settings
 from tests.apps.bot.mediawiki import BOT, MediaWiki, Person, missing
@@ -210,7 +210,7 @@ def asked(scene: Scene) -> None:
     )
 
 
-def refused(*_: object) -> Edit:
+def refused(*_: object) -> None:
     raise AssertionError("the bot placed it")
 
 

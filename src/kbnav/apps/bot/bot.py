@@ -10,6 +10,7 @@ import difflib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from kbnav.answers.language import question_language
 from kbnav.apps.bot.ledger import Entry, Ledger, Status
@@ -89,7 +90,6 @@ class Bot:
         self._wiki, self._ledger, self._answer, self._find_run = wiki, ledger, answer, find_run
         self._settings, self._rules, self._edits, self._clock = settings, settings.bot, edits, clock
         self._evidence = evidence
-        self._site: Site | None = None
         self._shut = ""
         self.talk_page = f"User talk:{wiki.account}"
         self.shutoff_page = f"User:{wiki.account}/shutoff"
@@ -275,11 +275,11 @@ class Bot:
                 if revision := self._wiki.reply(page, question, reply, summary):
                     return self._end(question, "posted", f"posted as revision {revision}", revision=revision)
                 continue
-            done = self._wiki.edit(page, text, summary)
-            if done.status == "saved":
-                return self._end(question, "posted", f"posted as revision {done.revision}", revision=done.revision)
-            if done.status == "refused":
-                return self._end(question, "refused", done.why)
+            revision, refused = self._wiki.edit(page, text, summary)
+            if refused:
+                return self._end(question, "refused", refused)
+            if revision:
+                return self._end(question, "posted", f"posted as revision {revision}", revision=revision)
         raise ServiceError(f"others keep editing {question.page}")
 
     def _end(self, question: Question, status: Status, note: str, *, revision: int = 0) -> str:
@@ -290,8 +290,6 @@ class Bot:
     def _is_shut(page: Page | None) -> bool:
         return page is not None and bool(page.text.strip())
 
-    @property
+    @cached_property
     def _known(self) -> Site:
-        if self._site is None:
-            self._site = self._wiki.site()
-        return self._site
+        return self._wiki.site()

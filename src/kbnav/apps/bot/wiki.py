@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from html import unescape
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from kbnav.apps.bot.talk import Names, Question, normal_user
 from kbnav.errors import BadResponse, CredentialsError, ServiceError, TellModel
@@ -40,15 +40,6 @@ class Page:
     revision: int
     read_at: str
     denied: str = ""
-
-
-@dataclass(frozen=True)
-class Edit:
-    """What came of an edit: ``revision`` where it was saved, ``why`` where it was not."""
-
-    status: Literal["saved", "conflict", "refused"]
-    revision: int = 0
-    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -259,10 +250,10 @@ class Wiki:
             self._call({"action": "echomarkread", "list": batch}, post=True, token=True)
 
     @_understood
-    def edit(self, page: Page, text: str, summary: str) -> Edit:
-        """Save a page as it was read with another text.
+    def edit(self, page: Page, text: str, summary: str) -> tuple[int, str]:
+        """Save a page as it was read with another text; the revision, or 0 and why it was refused.
 
-        Where others have edited since, MediaWiki merges; where it cannot, that is a conflict.
+        Where others have edited since, MediaWiki merges; where it cannot, there is neither a revision nor a reason.
 
         Raises CredentialsError where the account may not edit at all, ServiceError where the wiki stays read-only or
         lagged for longer than the limits allow.
@@ -275,14 +266,14 @@ class Wiki:
         }, summary)  # fmt: skip
         code, why = _error(reply)
         if not code:
-            return Edit("saved", int(reply["edit"].get("newrevid") or page.revision))
+            return int(reply["edit"].get("newrevid") or page.revision), ""
         if code in _CONFLICTS:
-            return Edit("conflict", why=why)
+            return 0, ""
         if "blocked" in code or code == "assertbotfailed":
             self.check_account()
         if code in _LOGGED_OUT or code == "assertbotfailed":
             raise ServiceError(f"the wiki does not let {self.account} edit: {why}")
-        return Edit("refused", why=why)
+        return 0, why
 
     @_understood
     def reply(self, page: Page, to: Question, text: str, summary: str) -> int:

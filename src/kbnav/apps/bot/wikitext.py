@@ -98,9 +98,10 @@ def reply_text(
     if outcome.table is not None and outcome.table.boolean is None and outcome.table.rows:
         parts += _table(outcome.table, settings.bot.entity_link, texts, len(notes))
     elif outcome.ranking is not None and outcome.ranking.nodes:
-        parts += _grid(
-            (texts("rows.name"), "id", texts("rows.type")), _ranked(run, len(notes)), len(outcome.ranking), texts
-        )
+        ranked = outcome.ranking.nodes[:ROWS]
+        rows = [[escape(text[:_CELL]) for text in (node.label, node.id, node.kind)] for node in ranked]
+        columns = (texts("rows.name"), "id", texts("rows.type"))
+        parts += _grid(columns, rows, len(outcome.ranking), texts, len(notes))
     if outcome.query:
         page = page_for(run.kb, settings.endpoints.query_page, outcome.query)
         link = f" ([{_address(outcome.query, page)} {texts('bot.run_it')}])" if page else ""
@@ -145,11 +146,6 @@ def _footnotes(evidence: Provenance | None, run: Run) -> list[str]:
     return ["<br />".join(escape(line) for line in lines) or "–" for lines in islice(rows, ROWS)]
 
 
-def _sup(number: int, notes: int) -> str:
-    """The mark of a row's footnote, by the row's number from 1 on."""
-    return f"<sup>{number}</sup>" if number <= notes else ""
-
-
 def _table(table: AnswerTable, entity_link: str, texts: Texts, notes: int) -> list[str]:
     def shown(cell: Cell) -> str:
         if cell is not None and entity_link and (name := table.entity(cell)) and _ENTITY.fullmatch(name):
@@ -158,23 +154,15 @@ def _table(table: AnswerTable, entity_link: str, texts: Texts, notes: int) -> li
         return escape(readable_text(cell, table, _CELL))
 
     rows = [[shown(cell) for cell in row[:_COLUMNS]] for row in table.rows[:ROWS]]
-    for number, row in enumerate(rows, 1):
-        row[-1] += _sup(number, notes)
-    return _grid(table.columns[:_COLUMNS], rows, len(table.rows), texts)
+    return _grid(table.columns[:_COLUMNS], rows, len(table.rows), texts, notes)
 
 
-def _ranked(run: Run, notes: int) -> list[list[str]]:
-    nodes = run.outcome.ranking.nodes[:ROWS] if run.outcome.ranking else ()
-    return [
-        [*(escape(text[:_CELL]) for text in (node.label, node.id)), escape(node.kind[:_CELL]) + _sup(number, notes)]
-        for number, node in enumerate(nodes, 1)
-    ]
-
-
-def _grid(columns: Sequence[str], rows: Sequence[Sequence[str]], total: int, texts: Texts) -> list[str]:
-    """A table whose cells are wikitext already, and how many rows it leaves out."""
+def _grid(columns: Sequence[str], rows: Sequence[list[str]], total: int, texts: Texts, notes: int) -> list[str]:
+    """A table whose cells are wikitext already, with marks of footnotes, and how many rows it leaves out."""
     lines = ["".join(f"<th>{escape(column)}</th>" for column in columns)]
-    lines += ["".join(f"<td>{cell}</td>" for cell in row) for row in rows]
+    for number, (*others, last) in enumerate(rows, 1):
+        mark = f"<sup>{number}</sup>" if number <= notes else ""
+        lines.append("".join(f"<td>{cell}</td>" for cell in (*others, last + mark)))
     parts = ['<table class="wikitable">' + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"]
     return parts + [f"''{texts('bot.rows', total=total, shown=len(rows))}''"] * (total > len(rows))
 
