@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.common.state import LIMITS, State, all_steps
@@ -321,7 +322,7 @@ def _with_query(outcome: Outcome, state: State, context: Context) -> Outcome:
                 query = step.query if whole else re.sub(r"\s*LIMIT\s+\d+\s*$", "", step.query)
                 found = _row_of_each(table, place - 1, ranking)
                 return replace(outcome, query=query, ranking=replace(ranking, found=found))
-        elif outcome.text and _says(outcome.text, table):
+        elif outcome.text and _says(outcome.text, table) and (table.boolean is None or step in path[-2:]):
             return replace(outcome, query=step.query, table=table)
     return outcome
 
@@ -338,8 +339,11 @@ def _row_of_each(table: AnswerTable, place: int, ranking: Ranking) -> AnswerTabl
         pairs = zip(cells, texts, strict=True)
         merged = [some[0] if len(some) == 1 else Term("literal", text) if some else None for some, text in pairs]
         rows.append((merged.pop(place) or node_term(node.id), *merged))
-    names = [f"{name} (query)" if name in ranking.records()[0] else name for name in table.columns]
-    return replace(table, columns=(names.pop(place), *names), rows=tuple(rows))
+    taken = {*ranking.records()[0], "node"}
+    names = [f"{name} (query)" if name in taken else name for name in table.columns]
+    shown = {*map(table.entity, chain.from_iterable(rows))}
+    labels = {one: label for one, label in table.labels.items() if one in shown or one not in of_node}
+    return replace(table, columns=(names.pop(place), *names), rows=tuple(rows), labels=labels)
 
 
 def _says(text: str, table: AnswerTable) -> bool:
@@ -350,7 +354,9 @@ def _says(text: str, table: AnswerTable) -> bool:
 
     if table.boolean is not None:
         return not numbers(text)
-    return len(table.rows) == 1 and all(cell and set() < numbers(cell.value) <= numbers(text) for cell in table.rows[0])
+    return len(table.rows) == 1 and all(
+        cell and cell.type == "literal" and set() < numbers(cell.value) <= numbers(text) for cell in table.rows[0]
+    )
 
 
 def best_supported(steps: Iterable[Step]) -> list[tuple[str, float]]:

@@ -43,6 +43,8 @@ EDGES = [tuple(line.split("\t")) for line in (DEMO / "edges.tsv").read_text(enco
 BUILDER = "person:kerra-penrose"
 SHIPS = sorted(source for source, relation, target in EDGES if (relation, target) == ("built by", BUILDER))
 
+PERSONS = {id for id, node in NODES.items() if node["type"] == "person"}
+
 LOOK = says(("search_neighbors", {"entity_id": BUILDER, "relation": "built by", "direction": "in"}))
 
 
@@ -85,10 +87,24 @@ def test_what_a_query_computed_of_the_nodes_or_counted_comes_with_the_answer_and
     assert behind is not None
     assert {one.subject.entity_id for one in behind.rows[0] if one.source == "graph"} == {*SHIPS}
     assert load_run(tmp_path / "runs" / f"{run.id}.json") == run
+    each = "SELECT ?node ?who { ?node rel:built_by ?who }"
+    run = asked(demo_kb, tmp_path, says(("execute_query", {"query": each})), finish(BUILDER))
+    names = {NODES[ship]["name"] for ship in SHIPS}
+    assert {*run.outcome.ranking.records()[0]["node (query)"].split("; ")} == names
+    assert [one for one in run.outcome.ranking.found.labels if one in PERSONS] == [BUILDER]
+    links = [one for one in run_evidence(demo_kb, run).rows[0] if one.source == "graph"]
+    assert {(one.subject.entity_id, one.value.entity_id) for one in links} == {(ship, BUILDER) for ship in SHIPS}
     count = f"SELECT (COUNT(DISTINCT ?ship) AS ?number) WHERE {{ ?ship rel:built_by node:{BUILDER} }}"
-    for said, query in ((f"She built {len(SHIPS)}.", count), ("She built many.", ""), (f"In {len(SHIPS)}1.", "")):
+    asks = f"ASK {{ ?ship rel:built_by node:{BUILDER} }}"
+    for said, ran, more, query in (
+        (f"She built {len(SHIPS)}.", count, (), count),
+        ("She built many.", count, (), ""),
+        (f"In {len(SHIPS)}1.", count, (), ""),
+        ("Yes, she did.", asks, (), asks),
+        ("She was a shipwright.", asks, (LOOK,), ""),
+    ):
         ended = says(("finish", {"nodes": [], "answer": said}), thought="x")
-        run = asked(demo_kb, tmp_path, says(("execute_query", {"query": count})), ended)
+        run = asked(demo_kb, tmp_path, says(("execute_query", {"query": ran})), *more, ended)
         assert (run.outcome.query, run.outcome.table is not None) == (query, bool(query))
         words = verbalize_answer(run.outcome.query, run.outcome.result, "en")
         assert (words is not None and NODES[BUILDER]["name"] in words.text()) is bool(query)
