@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 
 from kbnav.answers.language import plural, singular
 from kbnav.answers.relevance import relevance
-from kbnav.errors import BadArguments, TellModel, UnknownId
+from kbnav.errors import BadArguments, ServiceError, TellModel, UnknownId
 from kbnav.knowledge.base import INVERSE, Direction, Edge, Entry, Statement
 from kbnav.knowledge.skb.graph import Hop, NodeNumbers
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
@@ -71,16 +71,17 @@ def _as_value(kb: SkbKB, query: str) -> str:
     """How many nodes have a text as the value of a field, with the pattern that finds them; empty where none has."""
     text = " ".join(query.split())
     forms = {text_literal(form) for one in (text, singular(text)) for form in (one, one.lower(), one.capitalize())}
-    field, listed = SKB_PREFIXES["field"], " ".join([*sorted(forms), *([text] if text.isdecimal() else [])])
+    number = [text] if text.isascii() and text.isdecimal() else []
+    field, listed = SKB_PREFIXES["field"], " ".join([*sorted(forms), *number])
     asked = f"SELECT ?field ?value (COUNT(?x) AS ?n) {{ VALUES ?value {{ {listed} }} ?x ?field ?value "
     asked += f'FILTER(STRSTARTS(STR(?field), "{field}")) }} GROUP BY ?field ?value ORDER BY DESC(?n) LIMIT 3'
     try:
         rows = kb.execute_query(asked).rows
-    except TellModel:  # the search has its results without it
+    except (TellModel, ServiceError):  # the search has its results without it
         return ""
     told = [
         f"{plural(int(count.value), 'node')} (`?x field:{name.value.removeprefix(field)} "
-        f"{value.value if value.value == text and text.isdecimal() else written(value)}`)"
+        f"{value.value if value.datatype else written(value)}`)"
         for name, value, count in rows
         if name and value and count
     ]

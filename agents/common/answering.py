@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.common.state import LIMITS, State, all_steps
@@ -291,7 +292,7 @@ class RankingEnding:
         if outcome.stop == "finish":
             chosen = state["path"][-1].call
             none = bool(chosen.arguments.get("no_answer"))
-            scored = [(node, round(1 / rank, 4)) for rank, node in enumerate([] if none else named_by(chosen), 1)]
+            scored = [(node, round(1 / rank, 4)) for rank, node in enumerate(named_by(chosen), 1)]
             outcome = replace(outcome, note=chosen.thought, text=str(chosen.arguments.get("answer", "")).strip())
         else:
             scored = best_supported(all_steps(state))[:BEST_EFFORT]
@@ -303,14 +304,14 @@ class RankingEnding:
             return outcome
         # A graph is whole: where look-ups found nothing at all, it is not there. A refusal says why by itself.
         looked = [step for step in state["path"] if step.ok and step.call.tool != FINISH]
-        nothing = bool(looked) and not any(step.nodes or step.rows for step in looked)
+        nothing = looked and not any(step.nodes or step.rows for step in looked) and not asks_back(outcome.text)
         outcome = replace(outcome, note="") if outcome.text else outcome
         return replace(outcome, status="no answer", absence=Absence("not stated") if nothing else None)
 
 
 def _with_query(outcome: Outcome, state: State, context: Context) -> Outcome:
     """The outcome with the last query that found all its nodes, or whose one row is in its words; else as it is."""
-    ranking, path = outcome.ranking, state["path"] if outcome.stop == "finish" and outcome.table is None else ()
+    ranking, path = outcome.ranking, state["path"] if outcome.status == "answered" and outcome.table is None else ()
     chosen = {node.id for node in ranking.chosen} if ranking else set()
     for step in reversed([one for one in path if one.call.tool in RUN_QUERIES and one.query in context.tables]):
         table = context.tables[step.query]
@@ -321,7 +322,7 @@ def _with_query(outcome: Outcome, state: State, context: Context) -> Outcome:
                 query = step.query if whole else re.sub(r"\s*LIMIT\s+\d+\s*$", "", step.query)
                 found = _row_of_each(table, place - 1, ranking)
                 return replace(outcome, query=query, ranking=replace(ranking, found=found))
-        elif outcome.text and _says(outcome.text, table):
+        elif outcome.text and _says(outcome.text, table) and (table.boolean is None or step in path[-2:]):
             return replace(outcome, query=step.query, table=table)
     return outcome
 
@@ -338,8 +339,11 @@ def _row_of_each(table: AnswerTable, place: int, ranking: Ranking) -> AnswerTabl
         pairs = zip(cells, texts, strict=True)
         merged = [some[0] if len(some) == 1 else Term("literal", text) if some else None for some, text in pairs]
         rows.append((merged.pop(place) or node_term(node.id), *merged))
-    names = [f"{name} (query)" if name in ranking.records()[0] else name for name in table.columns]
-    return replace(table, columns=(names.pop(place), *names), rows=tuple(rows))
+    taken = {*ranking.records()[0], "node"}
+    names = [f"{name} (query)" if name in taken else name for name in table.columns]
+    shown = {*map(table.entity, chain.from_iterable(rows))}
+    labels = {one: label for one, label in table.labels.items() if one in shown or one not in of_node}
+    return replace(table, columns=(names.pop(place), *names), rows=tuple(rows), labels=labels)
 
 
 def _says(text: str, table: AnswerTable) -> bool:
@@ -350,7 +354,9 @@ def _says(text: str, table: AnswerTable) -> bool:
 
     if table.boolean is not None:
         return not numbers(text)
-    return len(table.rows) == 1 and all(cell and set() < numbers(cell.value) <= numbers(text) for cell in table.rows[0])
+    return len(table.rows) == 1 and all(
+        cell and cell.type == "literal" and set() < numbers(cell.value) <= numbers(text) for cell in table.rows[0]
+    )
 
 
 def best_supported(steps: Iterable[Step]) -> list[tuple[str, float]]:
@@ -371,8 +377,9 @@ def looked_at(arguments: Mapping[str, Any]) -> list[str]:
 
 
 def named_by(finish: Call) -> list[str]:
-    """The ids that a finish names, each once."""
-    return list(dict.fromkeys(str(node) for node in finish.arguments.get("nodes") or ()))
+    """The ids that a finish names, each once; none where it says that nothing answers."""
+    nodes = () if finish.arguments.get("no_answer") else finish.arguments.get("nodes") or ()
+    return list(dict.fromkeys(map(str, nodes)))
 
 
 # The answer in words

@@ -93,7 +93,7 @@ class Schema:
         return "SELECT ?x WHERE { ?x rdfs:label ?name } LIMIT 20"
 
     def _examples(self, start: int, count: int) -> Sequence[str]:
-        return [" ".join(self.kb.skb.name(node).split())[:_NAME] for node in _spread(start, count, _EXAMPLES)]
+        return [_short(self.kb.skb.name(node)) for node in _spread(start, count, _EXAMPLES)]
 
     def _fields(self, start: int, count: int) -> Sequence[str]:
         """The fields of a type's documents, but for other names of a node and a source's own (``_…``)."""
@@ -101,7 +101,12 @@ class Schema:
             return []
         skb = self.kb.skb
         keys = dict.fromkeys(key for node in _spread(start, count, _READ) for key in skb.documents[node])
-        return [key for key in keys if not key.startswith("_") and key not in skb.meta.alias_fields][:_FIELDS]
+        told = [key for key in keys if not key.startswith("_") and key not in skb.meta.alias_fields]
+        return [_short(key) for key in told[:_FIELDS]]
+
+
+def _short(name: str) -> str:
+    return " ".join(name.split())[:_NAME]
 
 
 def _spread(start: int, count: int, parts: int) -> Sequence[int]:

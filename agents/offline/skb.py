@@ -196,7 +196,7 @@ class SkbAgenda(Agenda):
             kinds = [self._reading.asked] if self._reading.asked else self._skb.type_names
             return sum(end - first for first, end in map(self._skb.type_range, kinds))
         what = self._variable(paths)
-        query = f"SELECT (COUNT(DISTINCT {what}) AS ?number) WHERE {{\n{self._body(paths)}\n}}"
+        query = f"SELECT (COUNT(DISTINCT {what}) AS {what}_count) WHERE {{\n{self._body(paths)}\n}}"
         table = yield from self.queried(query, "How many are there in all?")
         return next((int(cell.value) for row in table.rows for cell in row if cell), len(found))
 

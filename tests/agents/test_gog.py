@@ -92,7 +92,8 @@ def test_an_answer_that_the_knowledge_base_shows_is_its_own_though_facts_were_ge
 
 
 def test_unknown_goes_back_until_generate_was_tried_and_then_looks_one_hop_further(village, tmp_path):
-    run, model, _ = asked(village, tmp_path, LOOK, finish(), LOOK, GENERATE, finish(), finish(), model_says="unknown")
+    none = says(("finish", {"nodes": ["h3"], "no_answer": True}), thought="This one.")
+    run, model, _ = asked(village, tmp_path, LOOK, finish(), LOOK, GENERATE, none, none, model_says="unknown")
     assert [(step.call.tool, step.dropped) for step in run.steps] == [
         ("plan", ""),
         ("search_neighbors", "rolled back"),

@@ -160,10 +160,14 @@ def test_a_join_of_a_join_names_every_source(both, settings):
         settings,
         says(("execute_query", {"query": countries, "kb": "company"})),
         says(("join_results", {"query": CAPITALS, "result": 1, "kb": "places"})),
-        says(("join_results", {"query": "SELECT ?s ?c { ?land geo:capital ?c }", "result": 2, "kb": "places"})),
+        says(("join_results", {"query": "SELECT ?c { ?land geo:capital ?c }", "result": 2, "kb": "places"})),
         says(("finish", {"answer": "Paris and others."})),
     )
     assert asked_words(run, Texts("en")) == "from: places, company"
+    behind = run_evidence(both, run)
+    assert behind is not None
+    assert behind.untold == ("company: the answer has none of its columns",)
+    assert "country" not in "".join(one.property for told in behind.rows for one in told)
 
 
 def test_many_rows_are_taken_up_in_batches(settings, tmp_path):

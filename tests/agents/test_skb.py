@@ -7,8 +7,10 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from benchmarks.near_verbatim import drawn, rank
@@ -20,6 +22,7 @@ from kbnav.agents.skb import SKB_TOOLS, skb_offline, skb_with
 from kbnav.agents.walking.base import open_match
 from kbnav.answers.tables import Ranked, Ranking
 from kbnav.apps.web.downloads import answer_csv
+from kbnav.errors import QueryTimeout, ServiceError
 from kbnav.knowledge.skb.kb import Relations, SkbKB, as_skb
 from kbnav.knowledge.skb.matching import unmatched_names
 from kbnav.knowledge.skb.rendering import excerpt
@@ -39,6 +42,8 @@ NODES = {node["id"]: node for node in map(json.loads, (DEMO / "nodes.jsonl").rea
 EDGES = [tuple(line.split("\t")) for line in (DEMO / "edges.tsv").read_text(encoding="utf-8").splitlines()[1:]]
 BUILDER = "person:kerra-penrose"
 SHIPS = sorted(source for source, relation, target in EDGES if (relation, target) == ("built by", BUILDER))
+
+PERSONS = {id for id, node in NODES.items() if node["type"] == "person"}
 
 LOOK = says(("search_neighbors", {"entity_id": BUILDER, "relation": "built by", "direction": "in"}))
 
@@ -82,10 +87,24 @@ def test_what_a_query_computed_of_the_nodes_or_counted_comes_with_the_answer_and
     assert behind is not None
     assert {one.subject.entity_id for one in behind.rows[0] if one.source == "graph"} == {*SHIPS}
     assert load_run(tmp_path / "runs" / f"{run.id}.json") == run
+    each = "SELECT ?node ?who { ?node rel:built_by ?who }"
+    run = asked(demo_kb, tmp_path, says(("execute_query", {"query": each})), finish(BUILDER))
+    names = {NODES[ship]["name"] for ship in SHIPS}
+    assert {*run.outcome.ranking.records()[0]["node (query)"].split("; ")} == names
+    assert [one for one in run.outcome.ranking.found.labels if one in PERSONS] == [BUILDER]
+    links = [one for one in run_evidence(demo_kb, run).rows[0] if one.source == "graph"]
+    assert {(one.subject.entity_id, one.value.entity_id) for one in links} == {(ship, BUILDER) for ship in SHIPS}
     count = f"SELECT (COUNT(DISTINCT ?ship) AS ?number) WHERE {{ ?ship rel:built_by node:{BUILDER} }}"
-    for said, query in ((f"She built {len(SHIPS)}.", count), ("She built many.", ""), (f"In {len(SHIPS)}1.", "")):
+    asks = f"ASK {{ ?ship rel:built_by node:{BUILDER} }}"
+    for said, ran, more, query in (
+        (f"She built {len(SHIPS)}.", count, (), count),
+        ("She built many.", count, (), ""),
+        (f"In {len(SHIPS)}1.", count, (), ""),
+        ("Yes, she did.", asks, (), asks),
+        ("She was a shipwright.", asks, (LOOK,), ""),
+    ):
         ended = says(("finish", {"nodes": [], "answer": said}), thought="x")
-        run = asked(demo_kb, tmp_path, says(("execute_query", {"query": count})), ended)
+        run = asked(demo_kb, tmp_path, says(("execute_query", {"query": ran})), *more, ended)
         assert (run.outcome.query, run.outcome.table is not None) == (query, bool(query))
         words = verbalize_answer(run.outcome.query, run.outcome.result, "en")
         assert (words is not None and NODES[BUILDER]["name"] in words.text()) is bool(query)
@@ -114,8 +133,10 @@ def test_no_answer_may_be_said_once_something_was_looked_at(demo_kb, tmp_path):
     assert (run.outcome.status, run.outcome.note) == ("no answer", "She built none.")
     assert run.outcome.ranking is None
     why = {"answer": "She built no ship.", "no_answer": True}
-    said = asked(demo_kb, tmp_path, LOOK, finish(thought="Seen.", **why)).outcome
+    said = asked(demo_kb, tmp_path, LOOK, finish(SHIPS[0], thought="Seen.", **why)).outcome
     assert (said.status, said.text, said.ranking, said.absence) == ("no answer", "She built no ship.", None, None)
+    asks = says(("execute_query", {"query": f"ASK {{ ?x rel:built_by node:{BUILDER} }}"}))
+    assert asked(demo_kb, tmp_path, asks, finish(**why)).outcome.table is None  # a probe is not the answer
 
 
 def test_out_of_budget_the_nodes_seen_most_and_first_are_returned_and_marked(demo_kb, tmp_path):
@@ -133,9 +154,12 @@ def test_out_of_budget_the_nodes_seen_most_and_first_are_returned_and_marked(dem
 
 
 def test_a_run_that_saw_nothing_has_no_answer(demo_kb, tmp_path):
-    run = asked(demo_kb, tmp_path, says(("search_entities", {"query": "zzzzqqqq"})), steps=1)
+    look = says(("search_entities", {"query": "zzzzqqqq"}))
+    run = asked(demo_kb, tmp_path, look, steps=1)
     assert run.outcome.status == "no answer"
     assert run.path[0].nodes == ()
+    back = asked(demo_kb, tmp_path, look, finish(answer="Which harp do you mean?", no_answer=True)).outcome
+    assert (run.outcome.absence is None, back.absence) == (False, None)
 
 
 @pytest.mark.parametrize(
@@ -337,6 +361,20 @@ def test_a_search_says_how_many_nodes_have_its_words_as_the_value_of_a_field(dem
     [(number, found)] = [one for one in re.findall(r"(\d+) nodes? \(`(.*?)`\)", text) if pattern in one[1]]
     assert len(demo_kb.execute_query(f"SELECT ?x {{ {found} }}").rows) == int(number) > 0
     assert "field:" not in use(demo_kb, "search_entities", query="Heron").text
+
+
+def test_a_number_that_is_stored_as_a_text_is_told_as_one_and_fields_stand_in_one_line(tmp_path):
+    nodes: list[dict[str, object]] = [{"id": "a", "type": "t", "name": "Ash", "year": "1999", "odd\nname": 1999}]
+    with closing(skb_of(tmp_path, nodes, [])) as kb:
+        text = use(kb, "search_entities", query="1999").text
+        assert Schema(kb)("")["types"][0]["fields"] == ["year", "odd name"]
+    assert {'`?x field:year "1999"`', "`?x field:odd%0Aname 1999`"} == set(re.findall("`.*?`", text))
+
+
+@pytest.mark.parametrize("error", [QueryTimeout, ServiceError])
+def test_a_search_finds_what_it_finds_where_the_triples_do_not_answer(demo_kb, monkeypatch, error):
+    monkeypatch.setattr(demo_kb, "execute_query", Mock(side_effect=error("It is too busy.")))
+    assert "these mention its words" in use(demo_kb, "search_entities", query="Harps").text
 
 
 def test_the_prompt_of_a_small_graph_names_its_fields_and_differs_only_in_what_a_question_names(demo_kb):

@@ -14,7 +14,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import kbnav
-from kbnav.answers.tables import Absence, AnswerTable, Term
+from kbnav.answers.tables import Absence, AnswerTable, Ranked, Ranking, Term, node_term
 from kbnav.apps.bot.wikitext import reply_text
 from kbnav.apps.cli import app
 from kbnav.apps.console import answer_record, call_lines, print_answer
@@ -142,6 +142,18 @@ def test_no_zero_and_nothing_say_which_on_every_door(mini_home, mini_kb, query, 
     assert said in out.getvalue()
     assert said in html.unescape(reply_text(run, Settings(), marker="m"))
     assert load_run(mini_home / "runs" / f"{run.id}.json").outcome.absence == absence
+
+
+def test_nodes_that_were_only_seen_on_the_way_are_counted_and_not_shown():
+    nodes = (Ranked("a", 1.0, "Ann"), Ranked("b", 0.5, "Ben", "", "seen"))
+    found = AnswerTable(("x", "n"), tuple((node_term(one), Term("literal", one * 3)) for one in "ab"))
+    for ranking, shown in ((Ranking(nodes, found), "aaa"), (Ranking(nodes[1:]), "")):
+        out = io.StringIO()
+        outcome = Outcome("answered", "finish", ranking=ranking)
+        print_answer(Console(file=out, width=400), replace(RUN, outcome=outcome), "")
+        assert shown in out.getvalue()
+        assert "1 more node seen on the way" in out.getvalue()
+        assert "bbb" not in out.getvalue()
 
 
 def test_an_answer_that_says_something_has_none(mini_home, mini_kb):

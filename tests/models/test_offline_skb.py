@@ -22,6 +22,7 @@ from kbnav.runs.trajectory import Turn
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings
 from tests.conftest import ROOT
+from tests.knowledge.skb.sources import small_skb
 
 KINDS = ("Disease::", "Compound::", "Symptom::")
 DEMO_QUESTIONS = json.loads((ROOT / "tests" / "data" / "demo_questions.json").read_text(encoding="utf-8"))
@@ -189,6 +190,12 @@ def test_things_are_counted_and_neither_compared_nor_summed(demo_kb, tmp_path, q
     outcome = ask(skb_offline(demo_kb, Settings(home=tmp_path, kb="demo", language="en")), question).outcome
     assert outcome.text == answer
     assert len(outcome.ranking.ids if outcome.ranking else ()) == nodes
+
+
+def test_a_type_may_be_called_as_what_counts_it(tmp_path):
+    with closing(SkbKB(small_skb(tmp_path, [{"id": "n1", "type": "number", "name": "Ann"}], (), sparql=True))) as kb:
+        outcome = ask(skb_offline(kb, Settings(home=tmp_path, language="en")), "How many numbers are there?").outcome
+        assert ("COUNT" in outcome.query, outcome.text) == (True, "1")
 
 
 BY_TEXT = "The nearest by their texts, not checked: "

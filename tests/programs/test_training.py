@@ -213,6 +213,19 @@ def test_groups_that_are_trained_side_by_side_have_the_files_of_one_after_the_ot
     assert files(tmp_path / "two") == files(tmp_path / "one")
 
 
+def test_the_cost_of_grouping_counts_towards_the_limit(tmp_path):
+    wanted = order(cost=3.0)
+    groups = GroupsFound((one_group(wanted),), Usage(1, 1, 0, 1), 3.0)
+    found = train(wanted, tmp_path, workshop(ScriptedWriter(SOURCES)), lambda: groups)
+    assert (found.cost, found.ended) == (3.0, {"g1": "cost"})
+
+
+def test_what_is_worse_on_the_batch_is_not_validated():
+    runner = Runner()
+    history, _ = run(ScriptedWriter([program("bad")]), plan(steps=1), runner)
+    assert (runner.runs, history.steps[0].compared) == (8, None)
+
+
 def test_where_one_group_fails_the_others_end_behind_their_step_and_the_failure_is_told(tmp_path):
     class Failing(ScriptedWriter):
         failed = Event()

@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -9,6 +10,7 @@ from langchain_core.messages import AIMessage
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import UnknownId
 from kbnav.knowledge.base import Edge, Entity, Entry, Neighborhood, Qualifier, SearchResult, Share, Statement, Value
+from kbnav.knowledge.ranking import neighborhood
 from kbnav.knowledge.sparql.remarks import Measure
 from kbnav.knowledge.wikidata.entities import without_unknown
 from kbnav.models.cancellation import current_cancellation
@@ -215,6 +217,13 @@ def test_edges_fit_a_phrase_by_labels_in_the_language_asked_and_in_english(mini_
     assert {edge.relation.id for edge in fits.edges if edge.score} == {relation}
 
 
+def test_english_labels_are_asked_for_only_to_match_a_phrase(mini_kb, monkeypatch):
+    brief = Mock(wraps=mini_kb._api.brief)
+    monkeypatch.setattr(mini_kb._api, "brief", brief)
+    mini_kb.search_neighbors("Q7186", language="de")
+    assert {call.args[1] for call in brief.call_args_list} == {"de"}
+
+
 def test_where_no_edge_fits_a_phrase_one_of_each_property_is_shown_and_it_is_said(mini_kb):
     none = mini_kb.search_neighbors("Q7186", query="football club")
     ways = [(edge.direction, edge.relation.id) for edge in none.edges]
@@ -223,6 +232,12 @@ def test_where_no_edge_fits_a_phrase_one_of_each_property_is_shown_and_it_is_sai
     assert "No edge matches “football club”" in shown
     assert "best match" not in shown
     assert "award received (P166) ×3" in shown
+    assert "one of each" not in neighborhood_text(mini_kb.search_neighbors("Q7186", query="football", limit=5), Shown())
+    one = Entity("P40", "child")
+    both = [(Edge(way, one, Value(f"Ann {n}", f"Q{n}")), "") for n in range(9) for way in ("out", "in")]
+    found = neighborhood(Entity("Q1"), both, "football club", 12)
+    assert len(found.edges) == 12
+    assert "give `relation`" not in found.note
     few = mini_kb.search_neighbors("Q979", query="discoverer")
     assert len(neighborhood_text(few, Shown()).splitlines()) == few.total  # all, where all have room
 

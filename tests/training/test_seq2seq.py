@@ -181,7 +181,7 @@ def test_the_marks_of_paths_become_tokens_of_any_base_and_are_trained(clinic, as
     assert add_marks(model.get_base_model(), tokens) == []  # there already
     for dtype in ("float32", "bfloat16"):
         once = Seq2SeqOptions(base=str(tmp_path / "base"), epochs=1, rank=2, dtype=dtype)
-        tuned, _ = Seq2Seq.train(clinic, asked[:8], tmp_path / dtype, once)
+        tuned, _ = Seq2Seq.train(clinic, asked[:8], tmp_path / dtype, once, print)
         again = Seq2Seq.load(tmp_path / dtype, clinic)
         question = "Which drug helps with gout?"
         assert len(again.plan(question, ["x1"]).paths) == len(tuned.plan(question, ["x1"]).paths) > 0

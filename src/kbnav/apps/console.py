@@ -234,11 +234,10 @@ _BASIS: Mapping[str, str] = MappingProxyType({"": "knowledge base", "generated":
 
 def ranking_lines(ranking: Ranking, texts: Texts) -> RenderableType:
     """The first nodes that were chosen; why they are there, where that is a model's word for any."""
-    chosen = Ranking(tuple(ranking.chosen), ranking.found)
-    worded = any(node.basis for node in chosen.nodes)
-    said = {"score": ranking.scored, "basis": worded}
-    shown = [record | {"basis": _BASIS[record["basis"]]} for record in chosen.records()[:ROWS]]
-    columns = [name for name in shown[0] if said.get(name, True)]
+    chosen = [record for record in ranking.records() if record["basis"] != "seen"]
+    said = {"score": ranking.scored, "basis": any(record["basis"] for record in chosen)}
+    shown = [record | {"basis": _BASIS[record["basis"]]} for record in chosen[:ROWS]]
+    columns = [name for name in next(iter(shown), _HEADS) if said.get(name, True)]
     rows = [["" if one[column] is None else str(one[column]) for column in columns] for one in shown]
     heads = {column: texts(_HEADS[column]) if column in _HEADS else column for column in columns}
     lines: list[RenderableType] = [_grid(heads, rows)]

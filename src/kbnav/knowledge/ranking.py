@@ -18,7 +18,7 @@ _ALIKE = 0.7
 """Similarity of spelling from which on an edge without a shared word fits."""
 T = TypeVar("T")
 NOTHING_FITS = "No edge matches “{}”: these are {}."
-_OF_EACH = "one of each property; give `relation` to see all of one"
+_OF_EACH = "each of another property; give `relation` to see all of one"
 
 
 def neighborhood(
@@ -28,8 +28,9 @@ def neighborhood(
     ranked, relations = rank(candidates, phrase, limit), counted(candidates)
     if not ranked and candidates:
         if phrase.strip() and len(candidates) > RELATIONS:
-            limit = min(limit, len(relations)) if len(relations) > 1 else limit
-            shown = NOTHING_FITS.format(phrase.strip(), _OF_EACH if len(relations) > 1 else "the first")
+            many = len(relations) >= RELATIONS
+            limit = min(limit, len(relations)) if many else limit
+            shown = NOTHING_FITS.format(phrase.strip(), _OF_EACH if many else "the first")
             note = " ".join(filter(None, (shown, note)))
         ranked = tuple(in_turn([edge for edge, _ in candidates], lambda one: one.way)[:limit])
     return Neighborhood(entity, ranked, len(candidates), relations, note)

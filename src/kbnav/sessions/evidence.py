@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from kbnav.agents.common.answering import labelled, looked_at
 from kbnav.answers.question import kb_of
 from kbnav.answers.tables import Absence, AnswerTable, node_term
-from kbnav.errors import KbnavError
+from kbnav.errors import KbnavError, QuerySyntaxError
 from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.evidence import MOST_ROWS, Evidence, Provenance, provenance
 from kbnav.knowledge.several import asked_by
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit
+from kbnav.knowledge.sparql.syntax import read_query
 from kbnav.knowledge.sparql.verbalization import Verbalization, page_for, query_link, verbalize_answer
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
 from kbnav.runs.trajectory import JOIN, Fact, Run, Step
@@ -46,8 +47,19 @@ def run_evidence(kb: KnowledgeBase, run: Run, rows: Sequence[int] = range(MOST_R
         return None
     found = provenance(kb, outcome.query, outcome.table, rows, run.language)
     for step in taken_up(run):
-        found = _with_source(found, provenance(kb, step.query, outcome.table, rows, run.language), step)
+        found = _with_source(found, _of_source(kb, step.query, outcome.table, rows, run.language), step)
     return found
+
+
+def _of_source(kb: KnowledgeBase, query: str, table: AnswerTable, rows: Sequence[int], language: str) -> Provenance:
+    """As ``provenance``; but where the rows have no column of the query, nothing says which of its own they are of."""
+    try:
+        select = read_query(query).select
+    except QuerySyntaxError as error:
+        return Provenance(failed=str(error))
+    if select is None or {one[1:] for one in select.visible}.isdisjoint(table.columns):
+        return Provenance(failed="the answer has none of its columns")
+    return provenance(kb, query, table, rows, language)
 
 
 def taken_up(run: Run) -> list[Step]:
@@ -64,8 +76,10 @@ def taken_up(run: Run) -> list[Step]:
 
 def _with_source(found: Provenance, source: Provenance, step: Step) -> Provenance:
     """With what makes the rows true that a query took up, or that this could not be found out."""
-    if found.failed or source.failed:
+    if source.failed:
         return replace(found, untold=(*found.untold, f"{step.call.arguments['kb']}: {source.failed}"))
+    if found.failed:
+        return replace(source, untold=(*source.untold, found.failed))
     rows = tuple((*own, *more) for own, more in zip(found.rows, source.rows, strict=True))
     absent, untold = (*found.absent, *source.absent), (*found.untold, *source.untold)
     labels, cut = {**source.labels, **found.labels}, found.cut or source.cut
@@ -81,7 +95,7 @@ def _ranking_evidence(kb: SkbKB, run: Run, nodes: Sequence[str], rows: Sequence[
     try:
         found = node_evidence(kb, chosen, starts - {*nodes}, run.question)
         if table := run.outcome.result:
-            asked = provenance(kb, run.outcome.query, table, rows, run.language)
+            asked = provenance(kb, run.outcome.query, table.projected(table.columns[:1]), rows, run.language)
             links = [[one for one in told if one.property != _TYPE] for told in asked.rows] or [[]] * len(chosen)
             both = zip(links, found.rows, strict=True)  # what links it otherwise was not asked for
             told = tuple((*own, *(one for one in more if one.source != "graph" or not own)) for own, more in both)

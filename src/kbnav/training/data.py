@@ -76,7 +76,7 @@ def split(
     digests = question_digests((one.id, one.text) for one in training)
     learned = [one for one, digest in zip(training, digests, strict=True) if digest.text not in apart]
     if not learned:
-        raise UsageError("there is nothing to learn from: no question with an answer in the SKB is not held out")
+        raise UsageError("there is nothing to learn from: every question is held out or has no answer in the SKB")
     return Split(tuple(learned), tuple(validation), datasets)
 
 

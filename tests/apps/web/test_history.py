@@ -80,6 +80,21 @@ def test_what_was_deleted_is_fetched_back_or_goes_when_the_page_is_left(page, se
         until(lambda: page.request.get(f"{own.url}/api/sessions/{session}").status == 404)
 
 
+def test_what_is_fetched_back_late_takes_no_other_with_it(page, server):
+    page.clock.install()
+    page.goto(server.url)
+    for number in (1, 2):
+        ask(page, f"SELECT ?n {{ VALUES ?n {{ {number} }} }}")
+        page.wait_for_selector(f".typed .rows td >> text=/^{number}$/")
+    for _ in range(2):
+        menu(page, "n is")
+        page.click("#sessions .delete:visible")
+    page.clock.fast_forward(11_000)
+    page.click("text=Undo >> nth=0")
+    page.click("text=Undo")
+    page.wait_for_selector("#sessions li a >> nth=1")
+
+
 def test_queries_that_were_run_are_kept_renamed_and_deleted_beside_the_sessions(page, server):
     page.goto(server.url)
     for query in ("SELECT ?n { VALUES ?n { 1 2 } }", "ASK { wd:Q979 wdt:P61 wd:Q7186 }"):
@@ -297,6 +312,31 @@ def test_a_query_of_one_line_is_laid_out_and_of_several_left_alone(page, server)
     for query in (one, LAID_OUT, f"# {one}", f"{one} # all"):
         laid = page.evaluate("query => import('/static/layout.js').then(({ laidOut }) => laidOut(query))", query)
         assert laid == (LAID_OUT if query == one else query)
+    names = "query => import('/static/service.js').then(({ withNames }) => withNames(query, ['a']))"
+    service = '\n  SERVICE wikibase:label { bd:serviceParam wikibase:language "[AUTO_LANGUAGE],mul,en". }\n}'
+    for query, asked in (
+        ("SELECT ?a ?b { ?a ?b ?c } LIMIT 3", f"SELECT ?a ?aLabel ?b {{ ?a ?b ?c{service} LIMIT 3"),
+        ("SELECT ?a ?aLabel { ?a rdfs:label ?aLabel }", ""),
+        ("SELECT ?a { ?a ?b ?c } VALUES ?c { wd:Q1 }", ""),
+    ):
+        assert page.evaluate(names, query) == (asked or query)
+
+
+def test_a_step_says_in_a_line_what_is_looked_at(page, server):
+    page.goto(server.url)
+    told = """calls => import('/static/steps.js').then(({ Steps }) => {
+        const steps = new Steps();
+        steps.called({ call: 0, tool: "search_entities", arguments: { query: "Dune" } });
+        steps.stepped({ call: 0, ok: true, observation: "Dune (1984): a film\\nDune (Q2)" });
+        return calls.map(([tool, given]) => steps.line({ tool, arguments: given })); })"""
+    calls = {
+        "Looks for “1984”": ("search_entities", {"kb": "x", "query": "1984"}),
+        "Looks for “fast”": ("vector_query", {"node_type": "ship", "text": "fast"}),
+        "Looks at examples of P1": ("get_property_examples", {"kb": "x", "property_id": "P1"}),
+        "Reads about Dune": ("get_fields", {"entity_ids": ["Q2"], "fields": ["year"]}),
+        "Asks the database by a query": ("join_results", {"query": "ASK {}", "kb": "x"}),
+    }
+    assert page.evaluate(told, list(calls.values())) == [*calls]
 
 
 def test_names_of_an_skb_are_written_as_its_queries_write_them(visit):

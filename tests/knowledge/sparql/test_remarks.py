@@ -127,6 +127,8 @@ def test_several_values_of_one_thing_are_told_with_the_latest_as_a_query(run):
         ("SELECT ?v { wd:Q64 p:P1082 ?st . ?st ps:P1082 ?v ; a wikibase:BestRank }", ()),
         ("SELECT ?v { wd:Q64 p:P1082 ?st . ?st ps:P1082 ?v MINUS { ?st wikibase:rank wikibase:DeprecatedRank } }", ()),
         ("SELECT ?v { wd:Q64 wdt:P1082 ?v }", ()),
+        ("SELECT ?v { ?x p:P1082/ps:P1082 ?v } ORDER BY ?v LIMIT 2", ("1 deprecated", "1 outranked")),
+        ("SELECT ?v { ?x p:P1082/ps:P1082 ?v } LIMIT 2", ()),
     ],
 )
 def test_statements_that_are_not_the_best_are_counted_where_a_query_reads_them_unasked(run, query, told):

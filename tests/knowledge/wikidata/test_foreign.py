@@ -84,7 +84,9 @@ def test_results_are_shown_with_its_own_prefixes_and_labels_and_iris_of_others_w
 
 
 def test_no_link_leads_to_wikidatas_query_page(kb, mini_kb):
-    assert page_for(kb.state(), "https://query.wikidata.org/#") == ""
+    several = {"kind": "several", "kbs": {"mine": {"kind": "skb"}, "own": kb.state()}}
+    for state, query in ((kb.state(), ""), (several, "# kb: mine\nASK {}"), (several, "# kb: own\nASK {}")):
+        assert page_for(state, "https://query.wikidata.org/#", query) == ""
     assert page_for(mini_kb.state(), "https://query.wikidata.org/#") == "https://query.wikidata.org/#"
 
 

@@ -23,7 +23,7 @@ def build_mirror(
         str, option("--concept-base", "IRI", "What IRIs of entities begin with; default: as the RDF has it.")
     ] = "",
     keep: Annotated[
-        Many, option("--keep", "LINK", "Only items linked so: P31=Q5, through classes P31/P279*=Q5; repeatable: any.")
+        Many, option("--keep", "LINK", "Only items linked so: P31=Q5, by class P31/P279*=Q5; repeatable: any link.")
     ] = None,
     without: Annotated[
         Many, option("--without", "WHAT", "Leave out external-ids, scholarly-articles or items linked so; repeatable.")

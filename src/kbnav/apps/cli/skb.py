@@ -89,7 +89,7 @@ def build(
     language: Annotated[
         str, option("--language", "CODE", "Of texts in RDF, or of papers of ogbn-mag (any: all); default: en.")
     ] = "",
-    label_property: Annotated[Many, option("--label-property", "IRI", "Of names in RDF; repeatable.")] = None,
+    label_property: Annotated[Many, option("--label-property", "IRI", "Property of names in RDF; repeatable.")] = None,
     dry_run: Annotated[bool, flag("--dry-run", "Only show columns, values, and what would be left out.")] = False,
     as_json: Json = False,
 ) -> None:

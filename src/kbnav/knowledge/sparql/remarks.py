@@ -362,6 +362,9 @@ class _Remarks:
         """Deprecated statements that a query counts, and where it reads no qualifiers, those that are outranked."""
         if "wikibase:rank" in self.query or "BestRank" in self.query:
             return []
+        kinds = {one.kind for one in self.read.tail.modifiers}
+        if kinds and kinds <= {"LIMIT", "OFFSET"} and self.read.select and not self.read.select.expressions:
+            return []  # only some rows are looked at, and all would have to be found for this
         terms, between = Terms(self.query, self.words), map("?anyStep{}".format, count())
         parts, read, looked = parts_of(self.query, self.read, terms), dict[str, None](), list[str]()
         inner = " . ".join(part.text for part in parts)

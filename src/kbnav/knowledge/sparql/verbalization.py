@@ -584,5 +584,5 @@ def page_for(state: Mapping[str, Any], usual: str, query: str = "") -> str:
 def state_for(state: Mapping[str, Any], query: str) -> Mapping[str, Any]:
     """The state of the knowledge base that a query is for: of several, that which its line names."""
     none = {"query_page": ""}
-    own: Mapping[str, Any] = state.get("kbs", {}).get(kb_of(query)[0], none)
-    return own if state.get("kind") == "several" else none if state.get("kind") == "skb" else state
+    own = state.get("kbs", {}).get(kb_of(query)[0], none) if state.get("kind") == "several" else state
+    return none if own.get("kind") == "skb" else own

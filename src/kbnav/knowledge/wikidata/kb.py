@@ -273,7 +273,7 @@ class WikidataKB:
             raise no_page(asked)
         properties = dict.fromkeys(property_id for property_id, _, _ in found)
         names = self._api.brief(properties, code)
-        english = names if code == "en" else self._api.brief(properties, "en")  # in which models ask too
+        english = self._api.brief(properties, "en") if query.strip() and code != "en" else names  # models ask so too
         candidates = [
             (replace(edge, relation=names.get(one, edge.relation)), f"{words} {english.get(one, edge.relation).label}")
             for one, edge, words in found

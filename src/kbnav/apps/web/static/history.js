@@ -23,6 +23,7 @@ export class History {
     this.found = [];
     this.said = new Set(); // sessions in which what is looked for was asked or answered
     this.going = new Map(); // sessions that are deleted unless somebody thinks better of it
+    document.addEventListener("click", ({ target }) => target.dataset.id || this.going.forEach((at, id) => Date.now() - at > UNDO && this.remove(id)), true);
     addEventListener("pagehide", () => this.going.forEach((_, id) => this.remove(id)));
   }
 
@@ -116,10 +117,9 @@ export class History {
     box.select();
   }
 
-  /** It goes by what is pressed next after a while, or when the page is left. */
+  /** It goes by the next press after a while, unless that fetches one back, or when the page is left. */
   drop(one) {
-    const next = ({ target }) => this.going.has(one.id) && target.dataset.id !== one.id && this.remove(one.id);
-    this.going.set(one.id, setTimeout(() => document.addEventListener("click", next, { once: true, capture: true }), UNDO));
+    this.going.set(one.id, Date.now());
     this.show();
     this.place.querySelector(`[data-id="${CSS.escape(one.id)}"]`)?.focus();
     if (one.id === this.current || (one.query && one.query === kept("query"))) this.leave();
@@ -127,7 +127,6 @@ export class History {
 
   gone(one) {
     const back = () => {
-      clearTimeout(this.going.get(one.id));
       this.going.delete(one.id);
       this.show();
     };
@@ -135,7 +134,6 @@ export class History {
   }
 
   async remove(id) {
-    clearTimeout(this.going.get(id));
     this.going.delete(id);
     const own = this.queries.filter((one) => one.id !== id);
     if (own.length < this.queries.length) {

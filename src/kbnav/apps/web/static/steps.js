@@ -6,7 +6,7 @@ import { language, t } from "./text.js";
 
 const TOOLS = {
   search_entities: "tool.search", vector_query: "tool.search", find_relations: "tool.links", search_neighbors: "tool.links", get_entry: "tool.entry", get_entity_entry: "tool.entry",
-  read_document: "tool.entry", get_property_examples: "tool.examples", execute_query: "tool.query", finish: "tool.finish", follow_paths: "tool.follow",
+  read_document: "tool.entry", get_property_examples: "tool.examples", execute_query: "tool.query", join_results: "tool.query", get_fields: "tool.entry", finish: "tool.finish", follow_paths: "tool.follow",
 };
 
 const DROPPED = { repeat: t("dropped.repeat"), "premature finish": t("dropped.early"), "rolled back": t("dropped.back"), "not alone": t("dropped.alone"), "over budget": t("dropped.budget") };
@@ -56,8 +56,9 @@ export class Steps {
 
   /** What a step does, its things by the names that earlier ones found. */
   line({ tool, arguments: given }) {
-    const [first = ""] = [given.entity_id, given.query, ...Object.values(given)].filter((value) => typeof value === "string" && value);
-    return toolName(tool, this.names.get(first) ?? (first === given.query ? `“${first}”` : first));
+    const words = given.query || given.text;
+    const first = [given.entity_id, words, given.property_id, given.relation, ...Object.values(given).flat()].find((value) => value && typeof value === "string") ?? "";
+    return toolName(tool, first === words ? `“${first}”` : this.names.get(first) ?? first);
   }
 
   stepped(event) {
@@ -66,7 +67,7 @@ export class Steps {
     item.classList.remove("pending");
     if (!event.ok) item.classList.add("odd");
     item.firstChild.append(h("pre", { class: "observation", dir: "auto" }, event.observation));
-    for (const [, name, id] of event.observation.matchAll(/([^\s:;,()][^\n:;,()]*) \(([^\s()]+)\)/g)) if (!this.names.has(id)) this.names.set(id, name.replace(/^- /, ""));
+    for (const [, name, id] of event.observation.matchAll(/([^\s:;,()][^\n:;,()]{0,99}) \(([^\s()]+)\)/g)) if (!this.names.has(id)) this.names.set(id, name.replace(/^- /, ""));
   }
 
   dropped(event) {

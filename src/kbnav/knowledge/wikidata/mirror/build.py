@@ -32,8 +32,8 @@ from kbnav.errors import DataError, KbnavError, UsageError
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
 from kbnav.knowledge.wikidata.mirror.chosen import IDENTIFIERS, ITEMS, NODES, Chosen, Filter
-from kbnav.knowledge.wikidata.mirror.links import TEXTS, TRUTHY
-from kbnav.knowledge.wikidata.mirror.search import IndexBuild
+from kbnav.knowledge.wikidata.mirror.links import TEXTS, TRUTHY, Picked
+from kbnav.knowledge.wikidata.mirror.search import build_index
 from kbnav.knowledge.wikidata.mirror.source import Feed, Lines, Piece, Progress, kind_of, pieces, written
 from kbnav.knowledge.wikidata.mirror.store import META, NAMES, TRIPLES, MirrorInfo, Source, read_info
 from kbnav.runs.journal import exchanged, work_folder
@@ -154,7 +154,7 @@ class _Build:
         shared = any(kind_of(one) == ".ttl" for one in sources)
         base = v.Namespaces.of(concept_base or WIKIDATA)
         self._filter = Filter(chosen, base, shared_nodes=shared) if chosen else None
-        self._index = IndexBuild(work, base)
+        self._picked = Picked(work, base)
         self._read: list[Source] = []
         self._blank: list[Quad] = []
         self._at = self._taken = self._unsaved = self._saves = 0
@@ -178,16 +178,17 @@ class _Build:
             store.bulk_extend(Quad(row["entity"], row["p"], row["o"]) for row in list(facts))
             self._loaded = True
             self._save(store)
-        if base != (self._base or WIKIDATA):  # what was read is of another
+        if base != (self._base or WIKIDATA):  # what was picked is of another
             (self._work / "again").mkdir()
-            self._index = IndexBuild(self._work / "again", here)
+            self._picked = Picked(self._work / "again", here)
             for quad in store:
-                self._index.take(written([quad]))
+                self._picked.take(written([quad]))
+        self._picked.write()
         with ThreadPoolExecutor(1) as beside:
             triples = beside.submit(_optimized, store)
             self._say(f"loaded in {time.monotonic() - begin:.1f} s; indexing names")
             newest = next(iter(cast(QuerySolutions, store.query(_NEWEST))), None)
-            entities, count = self._index.finish(store, made / NAMES, self._say)
+            entities, count = build_index(store, self._picked, made / NAMES, here, self._say)
         del store  # closes it
         info = MirrorInfo(
             built=datetime.now(UTC),
@@ -269,7 +270,7 @@ class _Build:
         end = self._unsaved + self._piece
         for part in parts:
             lines, data = part.lines, b"".join(part.lines)
-            self._index.take(lines)
+            self._picked.take(lines)
             some = enumerate(lines if b"_:" in data else ())
             blank = [place for place, line in some if line.startswith(b"_:") or b" _:" in line]
             try:
@@ -328,7 +329,7 @@ class _Build:
         if self._unsaved < self._piece // 2 and not (self._loaded and self._saves):
             return
         store.flush()
-        self._index.write()
+        self._picked.write()
         folder = self._work / f"{SAVED}.{self._saves + 1}"
         folder.mkdir()
         store.backup(str(folder / TRIPLES))

@@ -52,10 +52,9 @@ class Picked:
         self._entity = re.compile(rb"<%s([QPLE])([1-9]\d{0,9})(?:-([FS])([1-9]\d{0,6}))?>" % wd)
         self._kept = {str(one).encode() for one in (v.RDFS_LABEL, v.ALT_LABEL, v.DESCRIPTION)}
         self._texts, self._truthy = list[bytes](), array("q")
-        self._told = 0
 
-    def take(self, lines: Iterable[bytes]) -> bool:
-        """Pick from lines of N-Triples; whether much waits to be written."""
+    def take(self, lines: Iterable[bytes]) -> None:
+        """Pick from lines of N-Triples."""
         before, start, wdt, truthy = b"", 0, self._wdt, self._truthy
         for line in lines:
             if len(parts := line.split(None, 2)) < 3:  # a comment
@@ -67,7 +66,8 @@ class Picked:
                 truthy.extend((start, int(prop), self._number(value.rstrip(b". \t\r\n"))))
             elif predicate in self._kept:
                 self._texts.append(line)
-        return len(truthy) + len(self._texts) > _WAITING
+        if len(truthy) + len(self._texts) > _WAITING:
+            self.write()
 
     def _number(self, term: bytes) -> int:
         if found := self._entity.fullmatch(term):
@@ -75,7 +75,7 @@ class Picked:
         return -1 - crc32(term)
 
     def write(self) -> None:
-        """Write what waits, one file of each kind."""
+        """Write what waits."""
         for kind, data in ((TEXTS, b"".join(self._texts)), (TRUTHY, self._truthy.tobytes())):
             (self._folder / f"{kind}.{len(self.files(kind)):06}").write_bytes(data)
         del self._texts[:], self._truthy[:]
@@ -85,12 +85,8 @@ class Picked:
         return sorted(self._folder.glob(f"{kind}.*"))
 
     def texts(self) -> Iterator[tuple[str, Literal, NamedNode]]:
-        """Names and descriptions of items and properties with their predicates, some perhaps twice.
-
-        Only those that are written since they were asked for last.
-        """
-        for path in self.files(TEXTS)[self._told :]:
-            self._told += 1
+        """Names and descriptions of items and properties with their predicates, some perhaps twice."""
+        for path in self.files(TEXTS):
             for quad in parse(path=path, format=RdfFormat.N_TRIPLES, lenient=True):
                 entity = self._here.local_id(quad.subject.value) if isinstance(quad.subject, NamedNode) else ""
                 if entity[:1] in ("Q", "P") and isinstance(quad.object, Literal):

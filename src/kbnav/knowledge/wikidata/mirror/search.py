@@ -14,8 +14,8 @@ import re
 import sqlite3
 import threading
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from math import log2
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,71 +164,44 @@ class BadKeyword(ValueError):
     """A keyword that cannot be searched for here."""
 
 
-class IndexBuild:
-    """The index of a store that is being built, in a folder: names are read from the lines on their way into it.
+def build_index(
+    store: Store, picked: Picked, path: Path, here: v.Namespaces, say: Callable[[str], None]
+) -> tuple[int, int]:
+    """Write the index of a store; returns the number of entities and of names in it. Raises sqlite3.Error.
 
-    The store is loaded by a thread of the engine's, for which whoever gives it the lines would wait.
+    ``picked`` is of the store's lines; ``say`` is told what it does.
     """
-
-    def __init__(self, folder: Path, here: v.Namespaces) -> None:
-        """``here``: whose lines. Raises sqlite3.Error."""
-        self._picked, self._here, self._path = Picked(folder, here), here, folder / NAMES
-        self._numbers: dict[str, int] = {}
-        with self._open() as index:
-            index.executescript(SCHEMA + _SCHEMA)
-
-    @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        with closing(sqlite3.connect(self._path)) as index:
-            index.create_function("split", 1, split, deterministic=True)
-            index.execute("ATTACH ? AS read", (str(self._path.with_suffix(".read")),))
-            index.executescript(_FAST)
-            yield index
-            index.commit()
-
-    def take(self, lines: Iterable[bytes]) -> None:
-        """Read lines of N-Triples. Raises sqlite3.Error."""
-        if self._picked.take(lines):
-            self.write()
-
-    def write(self) -> None:
-        """Write what waits: what a build goes on with is whole in the folder. Raises sqlite3.Error."""
-        self._picked.write()
-        numbers = self._numbers
-        with self._open() as index:
-            for entity, text, predicate in self._picked.texts():
-                if predicate == v.DESCRIPTION:
-                    index.execute("INSERT INTO description VALUES (?, ?)", (entity, text.value))
-                else:
-                    number = numbers.setdefault(entity, len(numbers))
-                    row = (fold(text.value), number, text.language or "und", predicate == v.RDFS_LABEL, text.value)
-                    index.execute("INSERT INTO spelled VALUES (?, ?, ?, ?, ?)", row)
-
-    def finish(self, store: Store, path: Path, say: Callable[[str], None]) -> tuple[int, int]:
-        """Write the index of a store to ``path``; returns the number of entities and of names in it.
-
-        ``say`` is told what it does. Raises sqlite3.Error.
-        """
-        self.write()
-        numbers = self._numbers
-        with self._open() as index:
-            truthy = self._picked.truthy()
-            add_links(index, truthy)
-            weights = _weights(store, truthy, numbers, self._here)
-            del truthy
-            index.executemany(
-                "INSERT INTO entity VALUES (?, ?, ?, ?)",
-                ((number, entity, v.entity_kind(entity), weights[number]) for entity, number in numbers.items()),
-            )
-            say("indexing values")
-            index.executemany(
-                "INSERT INTO value VALUES (?, ?)",
-                ((numbers[entity], text) for entity, text in _values(store, self._here) if entity in numbers),
-            )
-            index.executescript(_FINISH)
-            (names,) = index.execute("SELECT COUNT(*) FROM name").fetchone()
-        self._path.rename(path)
-        return len(numbers), names
+    read = path.with_suffix(".read")
+    with closing(sqlite3.connect(path)) as index:
+        index.create_function("split", 1, split, deterministic=True)
+        index.execute("ATTACH ? AS read", (str(read),))
+        index.executescript(_FAST + SCHEMA + _SCHEMA)
+        numbers: dict[str, int] = {}
+        for entity, text, predicate in picked.texts():
+            if predicate == v.DESCRIPTION:
+                index.execute("INSERT INTO description VALUES (?, ?)", (entity, text.value))
+            else:
+                number = numbers.setdefault(entity, len(numbers))
+                row = (fold(text.value), number, text.language or "und", predicate == v.RDFS_LABEL, text.value)
+                index.execute("INSERT INTO spelled VALUES (?, ?, ?, ?, ?)", row)
+        truthy = picked.truthy()
+        add_links(index, truthy)
+        weights = _weights(store, truthy, numbers, here)
+        del truthy
+        index.executemany(
+            "INSERT INTO entity VALUES (?, ?, ?, ?)",
+            ((number, entity, v.entity_kind(entity), weights[number]) for entity, number in numbers.items()),
+        )
+        say("indexing values")
+        index.executemany(
+            "INSERT INTO value VALUES (?, ?)",
+            ((numbers[entity], text) for entity, text in _values(store, here) if entity in numbers),
+        )
+        index.executescript(_FINISH)
+        index.commit()
+        (names,) = index.execute("SELECT COUNT(*) FROM name").fetchone()
+    read.unlink()
+    return len(numbers), names
 
 
 def _weights(store: Store, truthy: np.ndarray, numbers: dict[str, int], here: v.Namespaces) -> list[float]:
