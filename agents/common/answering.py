@@ -15,6 +15,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.common.state import LIMITS, State, all_steps
+from kbnav.answers.language import lexicon
 from kbnav.answers.question import asks_back
 from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import Absence, AnswerTable, Cell, Ranked, Ranking, Term, node_term
@@ -198,7 +199,8 @@ class QueryEnding:
         if outcome.stop == "finish":
             every, table = table.columns, table.projected(named_columns(str(ending.arguments.get("columns", ""))))
             if hidden := [one for one in every if one not in table.columns]:
-                outcome = outcome.noted(f"The query also gives {', '.join(hidden)}.")
+                told = lexicon(context.answer_language).told or lexicon("en").told
+                outcome = outcome.noted(told["also"].format(columns=", ".join(hidden)))
         runs_anywhere = context.kb.declared(final) if not own and isinstance(context.kb, Shaped | SeveralKB) else final
         outcome = replace(outcome, query=runs_anywhere, table=table).noted(*note)
         outcome = outcome.noted(" ".join(filter(None, (table.cut, table.note))))

@@ -592,7 +592,14 @@ def test_the_papers_own_agent_takes_the_last_executed_query_and_diagnoses_nothin
     assert shown[0].endswith("\n2 rows.\n</result>")
 
 
-def test_finish_names_the_columns_that_were_asked_for_and_equal_rows_are_one(mini_kb, tmp_path):
+@pytest.mark.parametrize(
+    ("question", "note"),
+    [
+        ("Which elements did the Curies discover?", "The query also gives person."),
+        ("Welche Elemente haben die Curies entdeckt?", "Die Abfrage ergibt auch person."),
+    ],
+)
+def test_finish_names_the_columns_that_were_asked_for_and_equal_rows_are_one(mini_kb, tmp_path, question, note):
     query = "SELECT ?element ?person { ?element wdt:P61 ?person . VALUES ?person { wd:Q7186 wd:Q37463 } }"
     replies = [
         says(("execute_query", {"query": query})),
@@ -600,10 +607,10 @@ def test_finish_names_the_columns_that_were_asked_for_and_equal_rows_are_one(min
         says(("finish", {"columns": "element", "answer": "Polonium and radium."})),
     ]
     agent = spinach_with(ScriptedModel(replies=replies), None, mini_kb, Settings(home=tmp_path, model="s"))
-    run = ask(agent, "Which elements did the Curies discover?")
+    run = ask(agent, question)
     assert run.path[-2].observation.endswith("The result has no column who; it has element, person.")
     table = run.outcome.table
-    assert (table.columns, run.outcome.note) == (("element",), "The query also gives person.")
+    assert (table.columns, run.outcome.note) == (("element",), note)
     assert sorted(table.entity(row[0]) for row in table.rows) == ["Q1128", "Q979"]
 
 

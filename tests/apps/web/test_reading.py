@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from kbnav.knowledge.sparql.verbalization import verbalize
 from tests.apps.web.parts import Server, Visit, web_settings
 from tests.apps.web.test_page import MARIE, ask, ask_and_wait, wait_for_the_end
 from tests.knowledge.endpoint.conftest import COMPANY
@@ -140,6 +141,23 @@ def test_what_speaks_against_an_answer_stands_above_it_and_below_each_that_the_c
     assert page.locator(".doubt p, .origin .part").all_inner_texts() == box
     assert page.locator(".doubt + .text").count() == len(box) - 1
     assert page.locator(".read > p").count() == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "short"),
+    [
+        ("?x wdt:P61 ?y FILTER NOT EXISTS { ?y wdt:P20 ?w }", "P61 of [x]: [y]; there is no such: P20 of [y]: [w]"),
+        ("?x wdt:P61 ?y MINUS { ?y wdt:P20 ?w }", "P61 of [x]: [y]; left out is what fits this: P20 of [y]: [w]"),
+        ("GRAPH wd:Q1 { ?x wdt:P19 ?z } FILTER(!BOUND(?z))", "in the graph Q1: P19 of [x]: [z]; …; [z] is not known"),
+        (f"?x ?p '{'a ' * 200}' FILTER(!BOUND(?z))", f"[x] is linked in any way to “{'a ' * 77}…; [z] is not known"),
+        ("wd:Q1 p:P166 ?s . ?s ps:P166 wd:Q2 ; pq:P585 ?answer", "P166 of Q1: Q2; P585"),
+    ],
+)
+def test_what_a_query_denies_is_in_its_short_form(page, server, query, short):
+    page.goto(server.url)
+    words = verbalize(f"SELECT ?x {{ {query} }}", {}).to_document()
+    read = page.evaluate("async (words) => (await import('/static/readings.js')).inWords(words)", words)
+    assert read == short
 
 
 @pytest.mark.parametrize(

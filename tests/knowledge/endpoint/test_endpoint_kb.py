@@ -108,6 +108,8 @@ def test_every_request_of_a_question_is_counted(company, served):
 def test_an_error_points_into_the_query_as_it_was_written(company, served):
     with pytest.raises(QuerySyntaxError, match="line 1, column 35") as caught:
         company.execute_query("SELECT ?s { ?s shop:country ?n ?x }")
+    with pytest.raises(QuerySyntaxError, match=r"use one of (?!wd).*shop"):
+        company.execute_query("SELECT ?s { ?s nowhere:country ?n }")
     assert (caught.value.line, caught.value.column) == (1, 35)
     assert not any("?n ?x" in query for query in served.queries)
 

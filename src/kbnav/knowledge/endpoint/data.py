@@ -61,7 +61,8 @@ COMMON: Mapping[str, str] = MappingProxyType(
         **{
             prefix: namespace
             for prefix, namespace in STANDARD_PREFIXES.items()
-            if not namespace.startswith(("http://www.wikidata.org/", "http://www.bigdata.com/")) and prefix != "mwapi"
+            if not namespace.startswith(("http://www.wikidata.org/", "http://www.bigdata.com/"))
+            and prefix not in ("mwapi", "wdsubgraph")
         },
         **TABLES["endpoints"],
     }

@@ -287,8 +287,9 @@ class EndpointKB:
         """See ``KnowledgeBase``. In the engine's dialect, with the prefixes that it lacks declared in front."""
         sent, code = self.declared(query), language_code(language)
         added = sent.count("\n") - query.count("\n")
+        known = {**self._data.prefixes.all, **STANDARD_PREFIXES}
         try:
-            prepared = prepare(sent, self._data.dialect, services=self._services, language=code)
+            prepared = prepare(sent, self._data.dialect, services=self._services, prefixes=known, language=code)
         except QuerySyntaxError as error:
             raise _placed(error, added) from error
         triples = prepared.form in ("CONSTRUCT", "DESCRIBE")

@@ -156,14 +156,14 @@ _RULES = {
 """Parts of the parser's messages about queries that are grammatical and still not allowed."""
 
 
-def explain(query: str, read: Query, error: str) -> QuerySyntaxError:
-    """The parser's ``error`` about a query as one that says what to change."""
+def explain(query: str, read: Query, error: str, prefixes: Collection[str] = STANDARD_PREFIXES) -> QuerySyntaxError:
+    """The parser's ``error`` about a query as one that says what to change; of ``prefixes`` some are proposed."""
     tokens = tokenize(query)
     declared = declared_prefixes(tokens)
     for token in tokens:
         if token.kind == "name" and not expand(token, {**SKB_PREFIXES, **declared}) and token.text != ":":
             prefix = token.text.split(":", 1)[0]
-            known = ", ".join([*declared, *list(STANDARD_PREFIXES)[:9], "…"])
+            known = ", ".join([*dict.fromkeys([*declared, *list(prefixes)[:9]]), "…"])
             detail = f"the prefix `{prefix}:` is not declared: add `PREFIX {prefix}: <…>`, or use one of {known}"
             return syntax_error(query, token.start, detail)
     for select in read.selects if "unbound" in error or not any(part in error for part in _RULES) else ():

@@ -121,12 +121,12 @@ def prepare(
     if dialect.blazegraph:
         named = read.select is not None and read.select.named
         if not named and (error := parse_error(query)) and parse_error(renamed(query, read)):
-            raise explain(query, read, error)
+            raise explain(query, read, error, prefixes)
         return Prepared(read.form, add_prefixes(query, prefixes), False)
     text = rewrite(query, dialect, language=language)
     if error := parse_error(text):
         if (own := parse_error(query)) or text == query:
-            raise explain(query, read, own if text != query and own else error)
+            raise explain(query, read, own if text != query and own else error, prefixes)
         raise QuerySyntaxError(f"as rewritten for {dialect.engine}: {explain(text, parse_query(text), error)}")
     return Prepared(read.form, add_prefixes(text, prefixes), text != query)
 

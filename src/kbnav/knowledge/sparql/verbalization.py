@@ -72,10 +72,11 @@ _MOST_TERMS, _MOST_ROWS = 8, 5
 
 @dataclass(frozen=True)
 class Line:
-    """One condition, and what belongs below it."""
+    """One condition, and what belongs below it; whether it ``denies`` something, without which a query says another."""
 
     text: str
     inner: tuple[Line, ...] = ()
+    denies: bool = False
 
     def indented(self, depth: int = 0) -> Iterator[str]:
         """The line as plain text, and those below it."""
@@ -101,7 +102,7 @@ class Verbalization:
         return "\n".join((*(text for line in self.lines for text in line.indented()), *self.remarks))
 
     def to_document(self) -> dict[str, Any]:
-        """As JSON: lines with ``text`` and ``inner`` lines, remarks, and what has no words."""
+        """As JSON: lines with ``text``, ``inner`` lines and ``denies``, remarks, and what has no words."""
         return asdict(self)
 
 
@@ -311,7 +312,7 @@ class _Writer:
                 return self._group(group, above)
             case Nested(kind=kind, groups=groups, name=name):
                 shown = self._term(name) if kind == "GRAPH" else name
-                return [Line(self._say(kind.lower(), name=shown), self._group(groups[0]))]
+                return [Line(self._say(kind.lower(), name=shown), self._group(groups[0]), denies=kind == "MINUS")]
         return []
 
     def _values(self, values: Values) -> Line:
@@ -331,8 +332,8 @@ class _Writer:
             case Exists(group=group):
                 return [Line(self._say("exists"), self._group(group))]
             case Call(name="!", arguments=(Exists(group=group),)):
-                return [Line(self._say("not_exists"), self._group(group))]
-        return [Line(self._expression(node))]
+                return [Line(self._say("not_exists"), self._group(group), denies=True)]
+        return [Line(self._expression(node), denies=isinstance(node, Call) and node.name == "!")]
 
     # Statements, patterns and paths
 

@@ -9,16 +9,21 @@ const RIGHT_TO_LEFT = /[\u0590-\u08ff]/; // letters whose quotes would turn roun
 const SHORT = 200; // letters of a query in words on one line
 const VARIABLE = /\[([\p{L}\p{N}_]+)\]/u; // of a query in words
 
-/** What a query asks, as the server says it in words, on one line: its first conditions, up to one with others in it, of that one the first, or how a list of its own is sorted. */
+/** What a query asks, as the server says it in words, on one line: its first conditions, up to one that only heads others, of that one the first, or how a list of its own is sorted; and all that deny something. */
 export function inWords(words) {
-  const lines = (words?.lines ?? []).flatMap((one) => (one.inner.length ? one.inner : [one]));
-  const plain = lines.findIndex((one) => one.inner.length);
+  const all = (words?.lines ?? []).flatMap((one) => (one.inner.length ? one.inner : [one]));
+  const heads = (one) => one.inner.length > 0 && /[:：]$/.test(one.text);
+  const flat = (one) => [one.text, one.inner.map(flat).join("; ")].filter(Boolean).join(heads(one) ? " " : "; ");
+  const denied = all.filter((one) => one.denies).map(flat);
+  const lines = all.filter((one) => !one.denies);
+  const plain = lines.findIndex(heads);
   const first = (one) => (one.inner.length ? first(one.inner[0]) : one.text);
-  const told = plain === 0 ? [`${lines[0].text} ${first(lines[0])}`] : lines.slice(0, plain < 0 ? undefined : plain).map((one) => one.text.replace(/\s*[:：]\s*\[answer\]$/, ""));
+  const told = plain === 0 ? [`${lines[0].text} ${first(lines[0])}`] : lines.slice(0, plain < 0 ? undefined : plain).map((one) => flat(one).replace(/\s*[:：]\s*\[answer\]$/, ""));
   const sorted = plain > 0 ? lines[plain].inner.slice(1).filter((one) => !one.inner.length).map((one) => one.text.replace(/[.。]$/, "")) : [];
   const text = [...told, ...sorted].join("; ");
-  if (text.length > SHORT) return `${text.slice(0, SHORT).replace(/\s+\S*$/, "")} …`;
-  return text && plain >= 0 && !sorted.length ? `${text}; …` : text;
+  const room = SHORT - denied.join("; ").length;
+  const short = text.length > room ? `${text.slice(0, Math.max(0, room)).replace(/\s+\S*$/, "")} …` : text && plain >= 0 && !sorted.length ? `${text}; …` : text;
+  return [short, ...denied].filter(Boolean).join("; ");
 }
 
 /** Words in which a query's variables stand in brackets, as text and elements. */
