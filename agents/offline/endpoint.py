@@ -258,12 +258,12 @@ class EndpointAgenda(Agenda):
                 hints = known.hints.get("place", "").split()
                 links = [one for one in links if any(hint in one.names[0].casefold() for hint in hints)]
             said = " ".join([*rest, *(known.verbs.get(word, "") for word in rest)])
-            # A thing that only has the word in its name is not what "in Berlin" means.
-            sure = self.target and hops == 1 and not anchor.text.isdigit() and (anchor.exact or not anchor.id)
+            sure = bool(self.target) and hops == 1 and not anchor.text.isdigit()
             fits = [round(fit, 6) for fit in relevance(said, [link.words for link in links])]
             if max(fits, default=0.0) > 0:
                 return links[fits.index(max(fits))]
-            if sure and len(links) == 1:
+            # What links to a thing that only has the word in its name is not meant: "in Berlin" is no Berlin Schulz.
+            if sure and len(links) == 1 and (anchor.exact or not anchor.id or links[0].way == 2):
                 return links[0]
             # As forms of a verb do: "born", birth; "erschienen", Erscheinungsjahr.
             starts = {link: [one for one in rest if f" {one[:_STEM]}" in f" {link.words.casefold()}"] for link in links}
