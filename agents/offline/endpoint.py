@@ -39,7 +39,7 @@ _MOMENT = 'REGEX(STR({0}), "^-?[0-9]{{4}}(-|$)")'
 _TO_THING = {
     1: (1, "?answer ?p {0} ."),
     2: (1, "{0} ?p ?answer . FILTER(!isBlank(?answer))"),
-    3: (2, "?x ?p {0} . ?x ?q ?answer . FILTER(isIRI(?answer))"),
+    3: (2, "?x ?p {0} . ?x ?q ?answer . FILTER(isIRI(?answer) && ?answer != {0})"),
     4: (2, "?x ?p {0} . ?answer ?q ?x ."),
     5: (2, "{0} ?p ?x . ?x ?q ?answer . FILTER(isIRI(?answer) && ?answer != {0})"),
     6: (2, "{0} ?p ?x . ?answer ?q ?x . FILTER(?answer != {0})"),
@@ -258,7 +258,8 @@ class EndpointAgenda(Agenda):
                 hints = known.hints.get("place", "").split()
                 links = [one for one in links if any(hint in one.names[0].casefold() for hint in hints)]
             said = " ".join([*rest, *(known.verbs.get(word, "") for word in rest)])
-            sure = bool(self.target) and hops == 1 and not anchor.text.isdigit()
+            # A thing that only has the word in its name is not what "in Berlin" means.
+            sure = self.target and hops == 1 and not anchor.text.isdigit() and (anchor.exact or not anchor.id)
             fits = [round(fit, 6) for fit in relevance(said, [link.words for link in links])]
             if max(fits, default=0.0) > 0:
                 return links[fits.index(max(fits))]
