@@ -154,9 +154,11 @@ class QueryEnding:
             return outcome, usage
         kb, language = asked_by(context.kb, query), context.answer_language
         kind = stated_none(kb, query, language) if guessed else absence_of(kb, query, table, language)
-        said = outcome.text or (outcome.note if guessed else "")
+        said = outcome.text or ("no value" if guessed else "")
         if sure and outcome.status == "no answer" and said and kind and kind.kind in _NONE:
             outcome = replace(outcome, status="answered", query=query, table=table, text=said, note="")
+        elif outcome.status == "no answer" and outcome.text and kind:
+            outcome = replace(outcome, query=query)
         if kind and outcome.table is not None and not outcome.table.labels:
             with suppress(KbnavError):
                 outcome = replace(outcome, table=labelled(outcome.table, query, kb, language))
