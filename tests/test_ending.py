@@ -14,7 +14,7 @@ CONFTEST = """
 import tests.ending
 from tests.ending import *
 
-tests.ending.SECONDS = 1.0
+tests.ending.SECONDS = 2.0
 """
 TEARDOWN = """
 import threading, pytest
@@ -54,7 +54,7 @@ def test_what_hangs_after_a_test_ends_the_process_and_is_named(tmp_path, text, c
     (tmp_path / "test_it.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:langsmith_plugin"]
     path = {**os.environ, "PYTHONPATH": str(ROOT)}
-    typed = "!__import__('time').sleep(1.3)\nc\n"
+    typed = "!__import__('time').sleep(2.3)\nc\n"
     told = subprocess.run(
         [*command, tmp_path], cwd=tmp_path, env=path, input=typed, capture_output=True, text=True, timeout=60
     )

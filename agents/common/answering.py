@@ -155,9 +155,11 @@ class QueryEnding:
             return outcome, usage
         kb, language = asked_by(context.kb, query), context.answer_language
         kind = stated_none(kb, query, language) if guessed else absence_of(kb, query, table, language)
-        said = outcome.text or (outcome.note if guessed else "")
+        said = outcome.text or ("no value" if guessed else "")
         if sure and outcome.status == "no answer" and said and kind and kind.kind in _NONE:
             outcome = replace(outcome, status="answered", query=query, table=table, text=said, note="")
+        elif outcome.status == "no answer" and outcome.text and kind:
+            outcome = replace(outcome, query=query)
         if kind and outcome.table is not None and not outcome.table.labels:
             with suppress(KbnavError):
                 outcome = replace(outcome, table=labelled(outcome.table, query, kb, language))
@@ -349,16 +351,19 @@ def _row_of_each(table: AnswerTable, place: int, ranking: Ranking) -> AnswerTabl
 
 
 def _says(text: str, table: AnswerTable) -> bool:
-    """Whether a text has the numbers of a table of one row, which has nothing else; of the result of an ASK, none."""
+    """Whether a text has all numbers of a table of few rows, at least one a row, maybe rounded; of an ASK's, none."""
 
     def numbers(text: str) -> set[str]:  # by their digits, as languages write the rest in different ways
         return {re.sub(r"\D", "", one) for one in re.findall(r"\d(?:[\d.,\u202f]*\d)?", text)}
 
+    told = numbers(text)
     if table.boolean is not None:
-        return not numbers(text)
-    return len(table.rows) == 1 and all(
-        cell and cell.type == "literal" and set() < numbers(cell.value) <= numbers(text) for cell in table.rows[0]
-    )
+        return not told
+    if not 0 < len(table) <= _NAMED:
+        return False
+    found = [[one for cell in row if cell and type(one := cell.python_value()) in (int, float)] for row in table.rows]
+    forms = ({f"{abs(one):.{places}f}".replace(".", "") for places in range(5)} for one in chain.from_iterable(found))
+    return all(found) and all(told & form for form in forms)
 
 
 def best_supported(steps: Iterable[Step]) -> list[tuple[str, float]]:

@@ -39,7 +39,7 @@ _MOMENT = 'REGEX(STR({0}), "^-?[0-9]{{4}}(-|$)")'
 _TO_THING = {
     1: (1, "?answer ?p {0} ."),
     2: (1, "{0} ?p ?answer . FILTER(!isBlank(?answer))"),
-    3: (2, "?x ?p {0} . ?x ?q ?answer . FILTER(isIRI(?answer))"),
+    3: (2, "?x ?p {0} . ?x ?q ?answer . FILTER(isIRI(?answer) && ?answer != {0})"),
     4: (2, "?x ?p {0} . ?answer ?q ?x ."),
     5: (2, "{0} ?p ?x . ?x ?q ?answer . FILTER(isIRI(?answer) && ?answer != {0})"),
     6: (2, "{0} ?p ?x . ?answer ?q ?x . FILTER(?answer != {0})"),
@@ -262,7 +262,8 @@ class EndpointAgenda(Agenda):
             fits = [round(fit, 6) for fit in relevance(said, [link.words for link in links])]
             if max(fits, default=0.0) > 0:
                 return links[fits.index(max(fits))]
-            if sure and len(links) == 1:
+            # What links to a thing that only has the word in its name is not meant: "in Berlin" is no Berlin Schulz.
+            if sure and len(links) == 1 and (anchor.exact or not anchor.id or links[0].way == 2):
                 return links[0]
             # As forms of a verb do: "born", birth; "erschienen", Erscheinungsjahr.
             starts = {link: [one for one in rest if f" {one[:_STEM]}" in f" {link.words.casefold()}"] for link in links}

@@ -450,8 +450,12 @@ def test_the_sentence_of_no_answer_is_told_and_is_the_answer_where_there_is_none
 ):
     ends = says(("finish", {"no_answer": True, "result": result, "answer": "There is none."}))
     model = ScriptedModel(replies=[*(says(("execute_query", {"query": one})) for one in queries), ends])
-    outcome = ask(spinach_with(model, None, mini_kb, Settings(home=tmp_path, language="en")), "Which?").outcome
+    run = ask(spinach_with(model, None, mini_kb, Settings(home=tmp_path, language="en")), "Which?")
+    outcome, out = run.outcome, io.StringIO()
+    print_answer(Console(file=out), run, "")
+    assert out.getvalue().startswith("There is none.\n")
     assert (outcome.status, outcome.text, outcome.note) == (status, "There is none.", "")
+    assert (outcome.query, outcome.table is None) == (queries[-1], status == "no answer")
 
 
 def test_a_good_query_run_once_more_is_the_choice_and_a_third_time_a_repeat(tmp_path):

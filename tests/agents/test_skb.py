@@ -95,11 +95,19 @@ def test_what_a_query_computed_of_the_nodes_or_counted_comes_with_the_answer_and
     links = [one for one in run_evidence(demo_kb, run).rows[0] if one.source == "graph"]
     assert {(one.subject.entity_id, one.value.entity_id) for one in links} == {(ship, BUILDER) for ship in SHIPS}
     count = f"SELECT (COUNT(DISTINCT ?ship) AS ?number) WHERE {{ ?ship rel:built_by node:{BUILDER} }}"
+    yearly = count.replace("COUNT(DISTINCT ?ship)", "COUNT(?ship) / 7.0")
+    both = (
+        f"SELECT ?who (COUNT(?ship) AS ?ships) WHERE {{ VALUES ?who {{ node:{BUILDER} node:person:marit-skarrow }}"
+        " ?ship rel:built_by ?who } GROUP BY ?who"
+    )
     asks = f"ASK {{ ?ship rel:built_by node:{BUILDER} }}"
     for said, ran, more, query in (
         (f"She built {len(SHIPS)}.", count, (), count),
         ("She built many.", count, (), ""),
         (f"In {len(SHIPS)}1.", count, (), ""),
+        (f"{len(SHIPS) / 7:.2f} a year.", yearly, (), yearly),
+        (f"She built {len(SHIPS)}, Marit Skarrow 2.", both, (), both),
+        (f"She built {len(SHIPS)} of them.", both, (), ""),
         ("Yes, she did.", asks, (), asks),
         ("She was a shipwright.", asks, (LOOK,), ""),
     ):

@@ -119,7 +119,7 @@ def test_a_node_that_refers_to_itself_again_and_again_is_refused(tmp_path, make)
 @pytest.mark.parametrize("nodes", [["text"], [None], [[1, 2]], [7]])
 def test_nodes_that_are_no_tables_are_refused(tmp_path, nodes):
     folder = save_stark(tmp_path / "stark", nodes, [0], [(0, 0, 0)], ({0: "gene"}, {0: "r"}))
-    with pytest.raises(DataError, match="node 0 is no table"):
+    with pytest.raises(DataError, match="node 0 has no fields"):
         list(StarkSource(folder).nodes(Losses()))
 
 

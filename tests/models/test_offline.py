@@ -316,6 +316,7 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
         ("Did Marie Curie win the Nobel Prize in Physics?", "✓"),
         ("Is Marie Curie dead?", "✓"),
         ("Wer war der Ehemann von Marie Curie?", "Pierre Curie"),
+        ("Who was the wife of Henry Cavendish?", "no value"),
         ("Was Henry Cavendish ever married?", "✗ (no such statement here)"),
         ("Was Marie Curie a city?", "✗ (no such statement here)"),  # born in one
         ("Ist Marie Curie eine Stadt?", "✗ (keine solche Aussage hier)"),

@@ -75,6 +75,20 @@ def test_what_is_named_so_is_the_thing_itself_and_no_node_without_a_name(tmp_pat
     assert values(run) == ["<urn:d:o1>"]
 
 
+@pytest.mark.parametrize("question", ["Which employees work in Berlin?", "Who is the manager of Berlin Schulz?"])
+def test_a_person_named_like_a_place_is_no_place_and_nobody_is_linked_to_oneself(tmp_path, question):
+    graph = """
+        @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix v: <urn:v:> . @prefix d: <urn:d:> .
+        d:b a v:Manager ; rdfs:label "Berlin Schulz" . d:o a v:Employee ; rdfs:label "Otto Kern" ; v:manager d:b .
+        d:p a v:Employee ; rdfs:label "Pia Horn" ; v:manager d:b .
+    """
+    with serving(graph) as served:
+        settings = Settings(kb=served.url, home=tmp_path)
+        with open_kb(settings) as kb:
+            run = ask(build_spinach(kb, settings), question)
+    assert run.outcome.status == "no answer"
+
+
 @pytest.mark.parametrize(
     ("question", "unused"),
     [

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from kbnav.agents.common.state import UNCOUNTED
 from kbnav.answers.language import plural
-from kbnav.answers.question import asks_back, kb_of
+from kbnav.answers.question import kb_of
 from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import Absence, AnswerTable, Ranking, Term, node_term
 from kbnav.apps.texts import Texts
@@ -176,7 +176,7 @@ def _doubt_line(doubt: Doubt, run: Run, texts: Texts) -> str:
 def _answer_lines(run: Run) -> RenderableType:
     outcome, texts = run.outcome, Texts(run.language)
     told = outcome.note or outcome.stop == "finish"  # why there is none
-    none = "" if asks_back(outcome.text) else texts("answer.no_answer") if told else outcome.nothing
+    none = "" if outcome.text else texts("answer.no_answer") if told else outcome.nothing
     head = {
         "answered": ("", ""),
         "best effort": (texts("answer.best_effort"), "bold yellow"),

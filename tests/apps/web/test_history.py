@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from kbnav.apps.bot.wikitext import escape
 from tests.apps.web.parts import MARIE, Explorer, Server, Visit, web_settings
 from tests.apps.web.test_page import ask, ask_and_wait, menu, open_query, wait_for_the_end, write, written
 from tests.ending import until
@@ -154,7 +155,10 @@ def test_a_session_is_taken_along_as_json_and_html(visit):
     shared = visit("GET", f"/api/sessions/{session}/html")
     assert shared.headers["Content-Type"] == "text/html; charset=utf-8"
     assert "<article" in shared.text
-    assert visit("GET", f"/api/sessions/{session}/wiki").text.endswith("~~~~\n")
+    wiki = visit("GET", f"/api/sessions/{session}/wiki").text
+    assert (wiki.startswith(f"== {escape(MARIE)} ==\n"), wiki.endswith("~~~~\n")) == (True, True)
+    assert "only a part of Wikidata" in wiki
+    assert "<td>{{Q|979}}</td>" in wiki
     assert visit("GET", f"/api/sessions/{visit.session()}/html").status_code == 404
     assert Visit(visit.url)("GET", f"/api/sessions/{session}/html").status_code == 404
     assert Visit(visit.url)("PATCH", f"/api/sessions/{session}", {"title": "mine"}).status_code == 404

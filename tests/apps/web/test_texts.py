@@ -86,6 +86,6 @@ def test_the_page_speaks_the_language_of_the_browser_and_another_one_when_it_is_
     page.click("#more > summary")
     with page.expect_navigation():
         page.select_option("#language", "zh")
-    page.wait_for_selector(".typed .where >> text=19 行")
+    page.wait_for_selector(".typed .where >> text=39 行")
     page.goto(f"{server.url}/api")
     assert page.get_attribute("html", "lang") == "zh"

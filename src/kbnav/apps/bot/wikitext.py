@@ -10,13 +10,13 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from kbnav.answers.question import asks_back
 from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.apps.console import absence_text, answer_table, closing_lines, note_text, row_lines
 from kbnav.apps.texts import Texts
+from kbnav.knowledge.base import is_mirror
 from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.verbalization import page_for, query_link
-from kbnav.knowledge.sparql.vocabulary import entity_page
+from kbnav.knowledge.sparql.vocabulary import WIKIDATA, entity_page
 from kbnav.runs.trajectory import Run
 from kbnav.settings.model import Settings
 from kbnav.tools.show import readable_text
@@ -74,6 +74,7 @@ def reply_text(
     marker: str = "",
     language: str = "",
     evidence: Provenance | None = None,
+    alone: bool = False,
 ) -> str:
     """The wikitext of a reply: answer, table, query, the statements behind its rows, how it was found, signature.
 
@@ -85,18 +86,22 @@ def reply_text(
         marker: a comment by which the bot knows its own reply again, or none; holds no ``--``.
         language: of the words around the answer; empty: the run's.
         evidence: what makes the rows true, told as footnotes.
+        alone: below no question: it is the heading, a copy is told to be a part, and Wikidata's template Q links.
     """
     outcome, texts = run.outcome, Texts(language or run.language)
     notes = _footnotes(evidence, run)
     single = "<sup>1</sup>" if notes and outcome.table is not None and outcome.table.boolean is not None else ""
-    parts = [f"{f'<!-- {marker} -->' if marker else ''}{_headline(run, texts)}{single}"]
+    parts = [f"== {escape(run.question)} =="] if alone else []
+    parts += [f"{f'<!-- {marker} -->' if marker else ''}{_headline(run, texts)}{single}"]
     if note := note_text(run):
         parts.append(f"<small>{escape(note)}</small>")
     if outcome.absence and outcome.status != "failed":
         parts.append(f"<small>{escape(absence_text(outcome.absence, run.language))}</small>")
     parts += [f"<small>{escape(doubt.text)}</small>" for doubt in outcome.doubts]
+    if alone and is_mirror(run.kb):
+        parts.append(f"<small>{escape(texts('origin.part', kb='Wikidata'))}</small>")
     if outcome.table is not None and outcome.table.boolean is None and outcome.table.rows:
-        parts += _table(outcome.table, settings.bot.entity_link, texts, len(notes))
+        parts += _table(outcome.table, settings.bot.entity_link, texts, len(notes), alone)
     elif outcome.ranking is not None and outcome.ranking.nodes:
         ranked = outcome.ranking.nodes[:ROWS]
         rows = [[escape(text[:_CELL]) for text in (node.label, node.id, node.kind)] for node in ranked]
@@ -134,8 +139,7 @@ def _headline(run: Run, texts: Texts) -> str:
         "refused": texts("bot.refused"),
         "failed": texts("bot.failed"),
     }
-    none = "" if asks_back(run.outcome.text) else texts("bot.none_found")
-    return heads.get(run.outcome.status) or f"{none} {text}".strip()
+    return heads.get(run.outcome.status) or text or texts("bot.none_found")
 
 
 def _footnotes(evidence: Provenance | None, run: Run) -> list[str]:
@@ -146,9 +150,12 @@ def _footnotes(evidence: Provenance | None, run: Run) -> list[str]:
     return ["<br />".join(escape(line) for line in lines) or "–" for lines in islice(rows, ROWS)]
 
 
-def _table(table: AnswerTable, entity_link: str, texts: Texts, notes: int) -> list[str]:
+def _table(table: AnswerTable, entity_link: str, texts: Texts, notes: int, template: bool) -> list[str]:
     def shown(cell: Cell) -> str:
-        if cell is not None and entity_link and (name := table.entity(cell)) and _ENTITY.fullmatch(name):
+        name = table.entity(cell) or ""
+        if cell is not None and template and cell.value.startswith(WIKIDATA) and _ENTITY.fullmatch(name):
+            return f"{{{{Q|{name.removeprefix('Q')}}}}}"
+        if entity_link and _ENTITY.fullmatch(name):
             label = table.labels.get(name, "")
             return entity_link.replace("{id}", entity_page(name)) + (f" {escape(label[:_CELL])}" if label else "")
         return escape(readable_text(cell, table, _CELL))

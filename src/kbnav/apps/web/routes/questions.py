@@ -217,7 +217,7 @@ def _exported(parts: ChatParts, found: Session, form: SessionForm) -> bytes:
         if form == "html":
             text = shared_page([(record, None) for record in kept], parts.settings.endpoints.query_page)
         else:
-            text = "\n".join(reply_text(record, parts.settings) for record in kept)
+            text = "\n".join(reply_text(record, parts.settings, alone=True) for record in kept)
         text = parts.hide.hidden(text)
     return text.encode("utf-8", "replace")
 

@@ -123,21 +123,23 @@ export class RunView {
     this.answered = ["answered", "best effort"].includes(answer.status);
     this.steps.tell(this.spent(answer));
     const base = this.offered.share ? `/api/shared/${encodeURIComponent(this.offered.share)}` : answer.result && `/api/results/${encodeURIComponent(answer.result.id)}`;
-    const head = answer.status === "no answer" && /[?？؟]\s*$/.test(answer.text) ? "" : HEADS[answer.status]; // a question asked back is no failure
+    const unfound = answer.status === "no answer" && !/[?？؟]\s*$/.test(answer.text); // a question asked back is no failure
+    const head = answer.status === "no answer" && answer.text ? "" : HEADS[answer.status];
+    const none = answer.text === "no value" && answer.absence?.kind === "stated none";
     const served = this.offered.kbs.find((one) => one.key === this.run.kb);
     const nothing = answer.status === "no answer" && this.run.model === "offline";
     this.words.replaceChildren(
       head ? h("p", { class: "head" }, head) : "",
       doubts(answer.doubts ?? [], answer.understood, answer.status === "no answer" ? answer.note : undefined),
-      answer.text ? h("p", { class: "text", dir: "auto", "data-said": answer.text }, readable(answer.text)) : "",
+      answer.text ? h("p", { class: "text", dir: "auto", "data-said": answer.text }, none ? t("absent.stated_none") : readable(answer.text)) : "",
       answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "",
       nothing && !answer.note ? h("p", { class: "note" }, t("offline.unanswered")) : "");
     const result = answer.result && showResult(answer.result, base, this.run.question, { query: answer.query, labelled: answer.query_labelled, absence: answer.absence, rows: event.rows, key: this.offered.share ? "view" : this.run.id });
     this.found.replaceChildren(
       understood(answer.understood, this.ask, inWords(answer.query_words)),
-      ((result || (head === HEADS["no answer"] && !nothing)) && origin(served, { rules: this.run.model === "offline" })) || "",
+      ((result || (unfound && !nothing)) && origin(served, { rules: this.run.model === "offline" })) || "",
       result?.element ?? "",
-      answer.status === "stopped" || (nothing && answer.note) ? "" : absent(answer.absence, { brief: answer.result?.columns.join() === "boolean" }),
+      answer.status === "stopped" || none || (nothing && answer.note) ? "" : absent(answer.absence, { brief: answer.result?.columns.join() === "boolean" }),
       (nothing && this.holds?.()) || "",
       this.foot(answer, result),
       (this.query = answer.query ? new QueryView(this.run, answer, this.offered) : null)?.element ?? "",
