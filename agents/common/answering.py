@@ -361,8 +361,10 @@ def _says(text: str, table: AnswerTable) -> bool:
         return not told
     if not 0 < len(table) <= _NAMED:
         return False
-    found = [[one for cell in row if cell and type(one := cell.python_value()) in (int, float)] for row in table.rows]
-    forms = ({f"{abs(one):.{places}f}".replace(".", "") for places in range(5)} for one in chain.from_iterable(found))
+    found = [
+        [one for cell in row if cell and isinstance(one := cell.python_value(), int | float)] for row in table.rows
+    ]
+    forms = ({f"{one:.{places}f}".strip("-").replace(".", "") for places in range(5)} for row in found for one in row)
     return all(found) and all(told & form for form in forms)
 
 
