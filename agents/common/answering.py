@@ -361,9 +361,8 @@ def _says(text: str, table: AnswerTable) -> bool:
         return not told
     if not 0 < len(table) <= _NAMED:
         return False
-    found = [
-        [one for cell in row if cell and isinstance(one := cell.python_value(), int | float)] for row in table.rows
-    ]
+    values = [[cell.python_value() for cell in row if cell] for row in table.rows]
+    found = [[one for one in row if isinstance(one, int | float)] for row in values]
     forms = ({f"{one:.{places}f}".strip("-").replace(".", "") for places in range(5)} for row in found for one in row)
     return all(found) and all(told & form for form in forms)
 

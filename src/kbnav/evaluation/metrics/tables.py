@@ -333,7 +333,8 @@ def text2sparql_scores(answers: Iterable[tuple[Answer, Answer, bool]]) -> Text2S
     """
 
     def values(answer: Answer) -> frozenset[str]:
-        return _values(answer) if _boolean(answer) is None else frozenset(["true"])
+        cells = (cell["value"] for row in _bindings(answer) for cell in row.values())
+        return frozenset(cells if _boolean(answer) is None else ["true"])
 
     scores, sorted_only = [], []
     for predicted, gold, ordered in answers:
@@ -353,10 +354,6 @@ def text2sparql_scores(answers: Iterable[tuple[Answer, Answer, bool]]) -> Text2S
     precision, recall, f1, mixed = _column_means(scores, 4)
     (ndcg,) = _column_means(sorted_only, 1)
     return Text2Sparql(precision, recall, f1, ndcg, mixed)
-
-
-def _values(answer: Answer) -> frozenset[str]:
-    return frozenset(cell["value"] for row in _bindings(answer) for cell in row.values())
 
 
 def _column_means(rows: Sequence[tuple[float, ...]], width: int) -> tuple[float, ...]:

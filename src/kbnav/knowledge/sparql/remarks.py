@@ -210,9 +210,8 @@ def _uses(query: str, read: Query, words: Vocabulary) -> list[_Use]:
 def _by_nodes(pattern: Pattern, terms: Terms) -> str:
     """The property of a path ``p:P/ps:P``; empty for another pattern."""
     steps = pattern.verb.steps() if isinstance(pattern.verb, Path) else []
-    (role, name), *more = [terms.predicate(step.name) for step, back in steps if step.kind == "iri" and not back] or [
-        ("", "")
-    ]
+    used = [terms.predicate(step.name) for step, back in steps if step.kind == "iri" and not back]
+    (role, name), *more = used or [("", "")]
     return name if len(steps) == 2 and role == "p" and more == [("ps", name)] else ""
 
 
@@ -285,13 +284,13 @@ class _Remarks:
             return []
         compared = set(_compared(self.query, self.read))
         for use in _uses(self.query, self.read, self.words):
-            cells = self._cells(use.value)[:20]
-            if any(cells) and not any(map(_is_decimal, cells)):
+            cells = [*filter(None, self._cells(use.value)[:20])]
+            if cells and not any((cell.datatype or "").endswith(("#decimal", "#double")) for cell in cells):
                 continue
             about = f"{use.value} ({use.name})"
             seen = {one.unit for (_, place), one in self.measured.items() if self.table.columns[place] == use.value[1:]}
             if use.value not in compared or seen == {""}:  # these are plain numbers
-                if len(seen - {""}) == 1 and any(cells):
+                if len(seen - {""}) == 1 and cells:
                     return [f"Unit of {about}: {max(seen)}."]
                 continue
             units = self._units(_units_query(self.query, self.read, use))
@@ -496,7 +495,3 @@ class _Remarks:
 
     def _holds(self, pattern: str) -> bool:
         return bool(self.run(f"{self.read.prologue}ASK {{ {pattern} }}").boolean)
-
-
-def _is_decimal(cell: Cell) -> bool:
-    return cell is not None and (cell.datatype or "").endswith(("#decimal", "#double"))
