@@ -76,12 +76,14 @@ export function asked(query) {
   return SERVICE[name] ?? (name.endsWith("chart") ? "chart" : "");
 }
 
+const styles = styled("/static/views.css"); // of what comes with a result: views, cards, evidence
+
 /** Draw one view of a result into a place. */
 export async function draw(view, place, shown) {
   const { base, result, kinds, numbers, labelled } = shown;
   place.replaceChildren(h("p", { class: "soft" }, t("page.loading")));
   try {
-    await styled("/static/views.css");
+    await styles;
     const wanted = Math.min(result.rows, MOST);
     const pages = await Promise.all(Array.from({ length: Math.ceil(wanted / PART) }, (_, at) => call(`${base}/rows?${new URLSearchParams({ start: at * PART, count: Math.min(PART, wanted - at * PART) })}`)));
     const data = { base, kinds, numbers, labelled, columns: result.columns, rows: pages.flatMap((page) => page.rows), total: result.rows };
