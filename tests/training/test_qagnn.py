@@ -113,7 +113,7 @@ def test_a_score_depends_on_all_nodes_of_its_own_graph_and_on_no_other_graph(hal
     def scores(change: int | None) -> list[float]:
         given = tensors(batch._replace(vectors=batch.vectors.copy()))
         if change is not None:
-            given["vectors"][change] += 1.0
+            given["vectors"][change] *= -3.0
         with torch.no_grad():
             return network(**given)["scores"].tolist()
 
