@@ -201,8 +201,8 @@ class QueryEnding:
         if outcome.stop == "finish":
             every, table = table.columns, table.projected(named_columns(str(ending.arguments.get("columns", ""))))
             if hidden := [one for one in every if one not in table.columns]:
-                told = lexicon(context.answer_language).told or lexicon("en").told
-                outcome = outcome.noted(told["also"].format(columns=", ".join(hidden)))
+                told = lexicon(context.answer_language).told["also"]
+                outcome = outcome.noted(told.format(columns=", ".join(hidden)))
         runs_anywhere = context.kb.declared(final) if not own and isinstance(context.kb, Shaped | SeveralKB) else final
         outcome = replace(outcome, query=runs_anywhere, table=table).noted(*note)
         outcome = outcome.noted(" ".join(filter(None, (table.cut, table.note))))
@@ -314,7 +314,7 @@ class RankingEnding:
 
 
 def _with_query(outcome: Outcome, state: State, context: Context) -> Outcome:
-    """The outcome with the last query that found all its nodes, or whose one row is in its words; else as it is."""
+    """The outcome with the last query that found all its nodes, or whose numbers its words have; else as it is."""
     ranking, path = outcome.ranking, state["path"] if outcome.status == "answered" and outcome.table is None else ()
     chosen = {node.id for node in ranking.chosen} if ranking else set()
     for step in reversed([one for one in path if one.call.tool in RUN_QUERIES and one.query in context.tables]):
@@ -322,8 +322,8 @@ def _with_query(outcome: Outcome, state: State, context: Context) -> Outcome:
         if ranking and chosen:
             columns = [{*map(table.entity, column)} for column in zip(*table.rows, strict=True)]
             if place := next((at for at, ids in enumerate(columns, 1) if chosen <= ids), 0):
-                whole = len(table) >= (outer_limit(step.query) or 0)
-                query = step.query if whole else re.sub(r"\s*LIMIT\s+\d+\s*$", "", step.query)
+                cut = len(table) >= (outer_limit(step.query) or 0)
+                query = step.query if cut else re.sub(r"\s*LIMIT\s+\d+\s*$", "", step.query)
                 found = _row_of_each(table, place - 1, ranking)
                 return replace(outcome, query=query, ranking=replace(ranking, found=found))
         elif outcome.text and _says(outcome.text, table) and (table.boolean is None or step in path[-2:]):
@@ -363,8 +363,9 @@ def _says(text: str, table: AnswerTable) -> bool:
         return False
     values = [[cell.python_value() for cell in row if cell] for row in table.rows]
     found = [[one for one in row if isinstance(one, int | float)] for row in values]
-    forms = ({f"{one:.{places}f}".strip("-").replace(".", "") for places in range(5)} for row in found for one in row)
-    return all(found) and all(told & form for form in forms)
+    # A whole number as it is, another one as rounded to some places: 965.7792 as 965.78.
+    forms = ([f"{one:.{places}f}" for places in range(1, 5) if one % 1] or [f"{one:.0f}"] for one in chain(*found))
+    return all(found) and all(told & numbers(" ".join(form)) for form in forms)
 
 
 def best_supported(steps: Iterable[Step]) -> list[tuple[str, float]]:

@@ -57,7 +57,7 @@ class Agenda(ABC):
         self.rows = {str(step.call.arguments["query"]): step.rows or 0 for step in self.steps_of(QUERY)}
         """Rows of every query that ran; 0 where it failed."""
         self.question = read_question(state["question"], self.language)
-        self.told = lexicon(context.answer_language).told or lexicon("en").told
+        self.told = lexicon(context.answer_language).told
 
     @cached_property
     def searches(self) -> dict[str, SearchResult]:

@@ -105,6 +105,7 @@ def test_what_a_query_computed_of_the_nodes_or_counted_comes_with_the_answer_and
         (f"She built {len(SHIPS)}.", count, (), count),
         ("She built many.", count, (), ""),
         (f"In {len(SHIPS)}1.", count, (), ""),
+        (f"About {len(SHIPS)}0 of them.", count, (), ""),
         (f"{len(SHIPS) / 7:.2f} a year.", yearly, (), yearly),
         (f"She built {len(SHIPS)}, Marit Skarrow 2.", both, (), both),
         (f"She built {len(SHIPS)} of them.", both, (), ""),

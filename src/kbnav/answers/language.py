@@ -237,7 +237,7 @@ class Lexicon:
     """What to tell where a question in it led to nothing."""
     told: Mapping[str, str] = field(default_factory=dict)
     """Of no answer: ``unnamed``, ``unused``, ``denied`` with ``{words}``, each a ``word``; ``nothing``, ``empty``. And
-    ``no``; ``of`` with a ``{word}``; ``also`` with ``{columns}`` that an answer leaves out."""
+    ``no``; ``of`` with a ``{word}``; ``also`` with ``{columns}`` that an answer leaves out. Else in English."""
 
 
 def why_unread(question: str, language: str) -> str:
@@ -263,10 +263,10 @@ def lexicon(language: str) -> Lexicon:
 
 @cache
 def _lexicons() -> Mapping[str, Lexicon]:
-    text = (Path(__file__).parent / "lexicon.toml").read_text(encoding="utf-8")
+    known = tomllib.loads((Path(__file__).parent / "lexicon.toml").read_text(encoding="utf-8"))
     return {
-        code: Lexicon(**{name: _value(name, one) for name, one in of.items()})
-        for code, of in tomllib.loads(text).items()
+        code: Lexicon(**{name: _value(name, one) for name, one in {"told": known["en"]["told"], **of}.items()})
+        for code, of in known.items()
     }
 
 
