@@ -363,7 +363,6 @@ def _says(text: str, table: AnswerTable) -> bool:
         return False
     values = [[cell.python_value() for cell in row if cell] for row in table.rows]
     found = [[one for one in row if isinstance(one, int | float)] for row in values]
-    # A whole number as it is, another one as rounded to some places: 965.7792 as 965.78.
     forms = ([f"{one:.{places}f}" for places in range(1, 5) if one % 1] or [f"{one:.0f}"] for one in chain(*found))
     return all(found) and all(told & numbers(" ".join(form)) for form in forms)
 
