@@ -24,7 +24,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.library.asking import Answer
 from kbnav.models.prices import cost_of, known_prices, needed_price
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.runs.trajectory import DOUBTS, Run, Usage
+from kbnav.runs.trajectory import Doubt, Run, Usage
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Budget, Price, Settings
 from kbnav.tools.context import read_notes
@@ -149,9 +149,10 @@ def run(mini_kb: KnowledgeBase, tmp_path: Path) -> Run:
 def test_doubts_are_told_in_the_terminal_in_a_bots_reply_and_to_programs(run):
     out = io.StringIO()
     print_answer(Console(file=out, width=120), run, "")
-    assert DOUBTS["year"] in out.getvalue()
-    assert DOUBTS["year"] in reply_text(run, Settings(), marker="m")
-    assert json.loads(answer_json(run, ""))["doubts"] == [{"kind": "year", "about": "", "text": DOUBTS["year"]}]
+    year = Doubt("year").text
+    assert year in out.getvalue()
+    assert year in reply_text(run, Settings(), marker="m")
+    assert json.loads(answer_json(run, ""))["doubts"] == [{"kind": "year", "about": "", "text": year}]
     assert [doubt.kind for doubt in Answer(run).doubts] == ["year"]
 
 

@@ -57,6 +57,7 @@ const DOUBTS = {
   year: () => t("doubt.year"),
   choice: (about) => t("doubt.choice", { about }),
   one: (about) => t("doubt.one", { about }),
+  tie: (about) => t("doubt.tie", { about }),
   order: (about) => t("doubt.order", { about }),
   exception: (about) => t("doubt.exception", { about }),
   limit: (about) => t("doubt.limit", { about }),
