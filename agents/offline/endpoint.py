@@ -285,12 +285,11 @@ class EndpointAgenda(Agenda):
         either = f"{{ ?answer ?p ?v . {number}(1 AS ?way) }} UNION "
         either += f"{{ ?answer ?p ?x . ?x ?q ?v . {number}(IF(isBlank(?x), 3, 2) AS ?way) }}"
         links = yield from self._counted("?p ?q", f"{pattern} {either}", "?way ", "Which numbers do these have?")
-        known = lexicon(self.language)
-        hints = known.hints.get("time", "").split()
+        hints = lexicon(self.language).hints.get("time", "").split()
         words = [*quantity.casefold().split(), *words_of(self.question.text)]
-        measured = " ".join([quantity, *(known.quantities.get(word, "") for word in words)])
+        measured = " ".join([quantity, *(lexicon(self.language).quantities.get(word, "") for word in words)])
         links = [one for one in links if one.way != 2 or relevance(measured, one.names[:1])[0]]
-        said_of = " ".join(known.quantities.get(word, word) for word in words)
+        said_of = " ".join(lexicon(self.language).quantities.get(word, word) for word in words)
         fits = relevance(said_of, [" ".join(one.names) for one in links])
         if max(fits, default=0.0) > 0:
             return links[fits.index(max(fits))]

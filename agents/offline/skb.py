@@ -94,12 +94,11 @@ class SkbAgenda(Agenda):
                 yield self._finished(self.told["named"], here, [self._skb.id(here[0].node)], "")
         if again := reading.afterthought:
             mentions = (*mentions, again)
+        if len(mentions) == 1 and not reading.asked:
+            yield from self._fieldless(mentions[0])
         if QUERY in self.toolbox.names:
             yield from self._linked(mentions)
-        if len(mentions) == 1 and not reading.asked:
-            yield from self._fieldless(mentions[0].nodes[0])
-        other = self.question.noun and not (reading.types or mentions)  # a class that is no type
-        if reading.asked or (reading.words and self.question.asks != "time" and not other):  # no thing is a time
+        if reading.asked or (reading.words and self.question.asks != "time" and not self.question.noun):  # no such thing
             yield from self._listed(())
         self.decline(self._left([Path(one.nodes[0], (), 0.0) for one in mentions]))
 
@@ -157,12 +156,14 @@ class SkbAgenda(Agenda):
                 said = self.told["field"].format(words=field, name=self._skb.name(number))
                 yield self._finished(said, paths, [node], answer, field)
 
-    def _fieldless(self, node: int) -> Iterator[Calls]:
-        """That a node has no value of a field of its type, where that is named by all words that are left over."""
-        here, documents = (Path(node, (), 0.0),), self._skb.documents
+    def _fieldless(self, mention: Mention) -> Iterator[Calls]:
+        """That a node has no value of a field of its type, which all words that are left over name, and no relation."""
+        node, documents = mention.nodes[0], self._skb.documents
+        here = (Path(node, (), 0.0),)
         alike = range(*self._skb.type_range(self._skb.type(node)))[:_BY_TEXT]
-        for field in dict.fromkeys(chain(*(documents[one] for one in alike))) if self._left(here) else ():
-            if documents[node].get(field) in ("", None) and not self._left(here, field):
+        linked = any(path.used for paths in self._proposed(mention).values() for path in paths)
+        for field in dict.fromkeys(chain(*(documents[one] for one in alike))) if not linked else ():
+            if documents[node].get(field) in ("", None) and self._left(here) and not self._left(here, field):
                 self.understood = Understood()
                 told = self.told["fieldless"].format(words=field, name=self._skb.name(node))
                 yield [(FINISH, told, {"nodes": []})]

@@ -198,15 +198,15 @@ class WikidataAgenda(Agenda):
     def _unstated(self) -> str:
         """That the one name has no statement of the property that all other words name; empty where they name none."""
         question, sure = self.question, [name for name in self.names if name.score >= _SURE]
-        if question.kind == "yes-no" or question.needed or len(sure) != 1:
+        rest = self.besides(*sure)
+        if question.kind == "yes-no" or question.needed or (len(sure), len(rest)) != (1, 1):
             return ""
-        rest, stated = self.besides(*sure), {edge.property.id for edge in self._out(sure[0].best)}
+        stated = {edge.property.id for edge in self._out(sure[0].best)}
         hits = [hit for hit, score in property_hits(rest).values() if score >= 0.5]
         hints = {"time": "time", "place": question.hint}.get(question.asks, "")
         hits = [hit for hit in hits if not hints or any(relevance(fold(hints), [fold(f"{hit.datatype} {hit.label}")]))]
-        if not (hits and stated and all(one.properties for one in rest)) or hits[0].id in stated:
-            return ""
-        return self.told["unstated"].format(words=hits[0].label, name=sure[0].text)
+        lacking = hits and stated and hits[0].id not in stated
+        return self.told["unstated"].format(words=hits[0].label, name=sure[0].text) if lacking else ""
 
     def _found(self, phrase: Phrase) -> SearchResult | None:
         """What the search for a phrase found; None where there was none."""
@@ -354,7 +354,7 @@ class WikidataAgenda(Agenda):
             yield from self._in_year(relation)
         if question.asks == "time" and len(self.names) == 1:  # "discovered": time of discovery, before a qualifier
             words = [word for one in self.besides(*focus) for word in one.text.split()]
-            said = fold(" ".join((*words, *(lexicon(self.language).verbs.get(fold(word), "") for word in words))))
+            said = fold(" ".join((*words, *(lexicon(self.language).verbs.get(word.casefold(), "") for word in words))))
             for relation in ranked[:_RELATIONS]:
                 if relation.kinds == {"time"} and any(relevance(said, [fold(relation.label)])):
                     yield self._values(relation.triple(), f"{relation.label} ({relation.property_id}) is asked for.")
@@ -390,7 +390,7 @@ class WikidataAgenda(Agenda):
             relation = Relation(focus.best, name, edges[0].property.label, way, tuple(edges))
             score = label_fit + (hits[name][1] if name in hits else 0.0)
             owned = rf"\b{re.escape(fold(relation.label))} (?:of|von|der|des|de|du|del) \w"
-            if way == "in" and re.search(owned, fold(question.text)):
+            if way == "in" and question.kind != "yes-no" and re.search(owned, fold(question.text)):
                 continue  # whose mother somebody is is no mother of hers
             suits, place = wanted in relation.kinds, any(relevance(fold(hint), [fold(relation.label)]))
             if (question.asks, way) == ("place", "in") or ((question.asks, way) == ("person", "out") and place):

@@ -305,7 +305,7 @@ class Ranked(NamedTuple):
     basis: Basis = ""
 
 
-RECORD = ("rank", "name", "id", "type", "score", "basis")
+_RECORD = ("rank", "name", "id", "type", "score", "basis")
 """What is told of a node, as ``Ranking.records`` name it."""
 _Saved = Annotated[Ranked, BeforeValidator(lambda node: node[:5] if isinstance(node, list) else node)]
 """A node as a run's file has it; a sixth place is left out."""
@@ -345,7 +345,7 @@ class Ranking:
         found = self.found or AnswerTable(("",), tuple((None,) for _ in self.nodes))
         records = []
         for rank, (node, more) in enumerate(zip(self.nodes, found.records(), strict=True), 1):
-            own = dict(zip(RECORD, (rank, node.label, node.id, node.kind, node.score, node.basis), strict=True))
+            own = dict(zip(_RECORD, (rank, node.label, node.id, node.kind, node.score, node.basis), strict=True))
             own_column = (found.columns[0], f"{found.columns[0]}Label")
             records.append(own | {name: value for name, value in more.items() if name not in own_column})
         return records
@@ -354,7 +354,7 @@ class Ranking:
         """Names of columns, then the records, each with ``fields`` of its node; no scores that repeat the ranks."""
         left_out = () if self.scored else ("score",)
         records = [{name: one[name] for name in one if name not in left_out} for one in self.records()]
-        own = [*records[0]] if records else RECORD
+        own = [*records[0]] if records else _RECORD
         named = [{f"{name} (field)" if name in own else name: value for name, value in one.items()} for one in fields]
         columns = [*own, *dict.fromkeys(chain.from_iterable(named))]
         records = [one | more for one, more in zip(records, named or repeat({}), strict=False)]

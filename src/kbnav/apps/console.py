@@ -22,7 +22,7 @@ from kbnav.agents.common.state import UNCOUNTED
 from kbnav.answers.language import plural
 from kbnav.answers.question import kb_of
 from kbnav.answers.relevance import relevance
-from kbnav.answers.tables import RECORD, Absence, AnswerTable, Cell, Ranking, Term, node_term
+from kbnav.answers.tables import Absence, AnswerTable, Cell, Ranking, Term, node_term
 from kbnav.apps.texts import Texts
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.base import is_mirror
@@ -236,6 +236,10 @@ def _grid(heads: Mapping[str, str], rows: Iterable[Sequence[str]]) -> Table:
     return grid
 
 
+_HEADS = {
+    "rank": "rows.rank", "name": "rows.name", "id": "rows.id", "type": "rows.type", "score": "rows.score",
+    "basis": "rows.basis",
+}  # fmt: skip
 _BASIS: Mapping[str, str] = MappingProxyType({"": "knowledge base", "generated": "the model's own word"})
 
 
@@ -244,9 +248,9 @@ def ranking_lines(ranking: Ranking, texts: Texts) -> RenderableType:
     chosen = [record for record in ranking.records() if record["basis"] != "seen"]
     said = {"score": ranking.scored, "basis": any(record["basis"] for record in chosen)}
     shown = [record | {"basis": _BASIS[record["basis"]]} for record in chosen[:ROWS]]
-    columns = [name for name in next(iter(shown), RECORD) if said.get(name, True)]
+    columns = [name for name in next(iter(shown), _HEADS) if said.get(name, True)]
     rows = [["" if one[column] is None else str(one[column]) for column in columns] for one in shown]
-    heads = {column: texts(f"rows.{column}") if column in RECORD else column for column in columns}
+    heads = {column: texts(_HEADS[column]) if column in _HEADS else column for column in columns}
     lines: list[RenderableType] = [_grid(heads, rows)]
     if len(chosen) > ROWS:
         lines.append(Text(texts("rows.some", first=1, last=ROWS, total=len(chosen)), style="dim"))
