@@ -134,6 +134,7 @@ def test_a_changed_example_is_a_query_of_its_own_and_the_example_keeps_its_name(
     page.wait_for_selector(".typed >> text=From the query of: Countries and cities")
     assert (page.title(), page.inner_text(".typed .question")) == ("SPARQL query", "SPARQL query")
     page.click(".typed .cm-content")
+    page.keyboard.press("Control+End")
     page.keyboard.type(" ")
     page.keyboard.press("Control+Enter")  # the same query
     page.wait_for_timeout(500)
