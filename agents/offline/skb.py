@@ -98,7 +98,7 @@ class SkbAgenda(Agenda):
             yield from self._fieldless(mentions[0])
         if QUERY in self.toolbox.names:
             yield from self._linked(mentions)
-        if reading.asked or (reading.words and self.question.asks != "time" and not self.question.noun):  # no such thing
+        if reading.asked or (reading.words and self.question.asks != "time" and not self.question.noun):  # a thing
             yield from self._listed(())
         self.decline(self._left([Path(one.nodes[0], (), 0.0) for one in mentions]))
 
