@@ -133,6 +133,7 @@ def test_what_is_said_of_a_typed_query_is_open_but_in_english_alone_it_is_closed
         ("Which elements were discovered by happy Marie Curie?", ["Not used of your question: “happy”", PART]),
         ("Which city has the largest population?", ["Only 3 of 12 have a value here that can be compared.", PART]),
         ("In which year was Marie Curie born?", [PART]),
+        ("How many elements were discovered by Marie Curie?", [PART]),
     ],
 )
 def test_what_speaks_against_an_answer_stands_above_it_and_below_each_that_the_copy_is_a_part(
@@ -140,8 +141,11 @@ def test_what_speaks_against_an_answer_stands_above_it_and_below_each_that_the_c
 ):
     ask_and_wait(page, server, question)
     assert page.locator(".doubt p, .origin .part").all_inner_texts() == box
-    assert page.locator(".doubt + .text").count() == len(box) - 1
+    assert page.locator(".doubt ~ .text").count() == len(box) - 1
     assert page.locator(".read > p").count() == 1
+    assert page.locator(".words > .part:visible").count() == (
+        question != "In which year was Marie Curie born?" and "happy" not in question
+    )
 
 
 @pytest.mark.parametrize(
