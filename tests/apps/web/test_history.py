@@ -324,6 +324,7 @@ def test_a_query_of_one_line_is_laid_out_and_of_several_left_alone(page, server)
         ("SELECT ?a ?b { ?a ?b ?c } LIMIT 3", f"SELECT ?a ?aLabel ?b {{ ?a ?b ?c{service} LIMIT 3"),
         ("SELECT ?a ?aLabel { ?a rdfs:label ?aLabel }", ""),
         ("SELECT ?a { ?a ?b ?c } VALUES ?c { wd:Q1 }", ""),
+        ("SELECT ?a { ?a ?b ?c } # as in { }", ""),
     ):
         assert page.evaluate(names, query) == (asked or query)
 
