@@ -60,8 +60,8 @@ def ask(
 
     For example: kbnav ask --kb demo --set budget.steps=9 "Who was born in Little Mew?"
     """
-    if as_json and as_csv:
-        raise typer.BadParameter("give --json or --csv, not both")
+    if as_csv and (as_json or evidence):
+        raise typer.BadParameter("give --json or --csv, not both; --evidence goes with --json")
     text = sys.stdin.read() if question == "-" else question
     question = checked_question(text)
     earlier = _last_run() if follow_up else None
