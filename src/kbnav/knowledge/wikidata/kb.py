@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -20,7 +19,6 @@ from kbnav.knowledge.base import (
     Entity,
     Entry,
     Example,
-    Meter,
     Neighborhood,
     PropertyProfile,
     SearchKind,
@@ -314,13 +312,6 @@ class WikidataKB:
             wanted = "a property id such as P127" if letters == "P" else "an id such as Q42, P127 or L7"
             raise UnknownId(f"{text.strip()[:80]!r} is not {wanted}: search for the name to find its id, and give that")
         return found
-
-    def metered(self, meter: Meter) -> WikidataKB:
-        """See ``Metered``."""
-        other = copy.copy(self)
-        other._http = self._http.metered(meter) if self._http else None
-        other._api, other._queries = self._api.metered(meter), self._queries.metered(meter)
-        return other
 
     def close(self) -> None:
         """Close the connections that are kept open."""
