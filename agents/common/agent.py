@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kbnav.agents.common.state import Ending, Policy, State
 from kbnav.agents.machine import Machine, RunContext
-from kbnav.answers.language import question_language
+from kbnav.answers.language import chosen_language, question_language
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase, Meter
 from kbnav.models.prices import needed_price, price_of
@@ -71,8 +71,9 @@ class Agent:
         price = price_of(settings, self.model)
         return Machine(self.policy, self.toolbox, self.ending, settings.budget, settings.checks, price)
 
-    def context(self, question: str, language: str, given: Mapping[str, str] = MappingProxyType({})) -> RunContext:
+    def context(self, question: str, given: Mapping[str, str] = MappingProxyType({})) -> RunContext:
         """What one run's nodes are given; ``given`` are entities that came with the question, labels by id."""
+        language = chosen_language(self.settings.language, question)
         read = question_language(question, default=language) if self.model == OFFLINE else language
         meter = Meter(self.settings.budget.requests, _PATIENCE * self.settings.limits.query_timeout)
         seconds = self.settings.budget.seconds
