@@ -437,7 +437,7 @@ def _run_one(number: int, call: Call, toolbox: Toolbox, context: Context) -> _Ra
     seconds = round(time.monotonic() - began, 3)
     context.found[number] = seen.data
     shown = f"{call.arguments.get('query', '')}\n{seen.text}"
-    notes = notes_on(context.notes, shown, context.seen) if seen.ok else []
+    notes = notes_on(context.notes, shown, context.seen) if seen.ok and context.notes else []
     lines = "\n".join(f"Note on {note.about}: {note.text}" for note in notes)
     step = Step(
         number,

@@ -235,7 +235,11 @@ class WikidataKB:
         named = add_prefixes(query, self._words.own_prefixes)
         table = self._queries.run(named, language=language_code(language))
         most = LABELLED if self._endpoints.sparql else LABELLED_HERE
-        labels = self.labels(_ids_to_label(table, self._words, most), language=language)
+        ids: list[str] = []
+        for cell in filter(None, chain(*table.labelled_rows(most))):
+            own = [self._words.entity_id(cell.value)] if cell.type == "uri" else self._words.entities_in(cell.value)
+            ids += filter(None, own)
+        labels = self.labels([*dict.fromkeys(ids)][:most], language=language)
         base = "" if self._words.concept_base == WIKIDATA else self._words.concept_base
         return replace(table, labels=labels, concept_base=base)
 
@@ -317,12 +321,3 @@ class WikidataKB:
         """Close the connections that are kept open."""
         if self._http:
             self._http.close()
-
-
-def _ids_to_label(table: AnswerTable, words: Vocabulary, most: int) -> list[str]:
-    """Ids of the entities in a result, from the first and the last rows, at most so many."""
-    ids: list[str] = []
-    for cell in chain(*table.labelled_rows(most)):
-        if cell is not None:
-            ids += [words.entity_id(cell.value)] if cell.type == "uri" else words.entities_in(cell.value)
-    return [one for one in dict.fromkeys(ids) if one][:most]

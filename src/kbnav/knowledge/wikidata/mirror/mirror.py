@@ -95,17 +95,12 @@ def run_query(
     Raises QuerySyntaxError and QueryRefused before it runs, and QueryError.
     """
     prepared = prepare(query, MIRROR, services=services, prefixes=prefixes, language=language).text
-    if pool.now:
-        prepared = _as_of(prepared, pool.now)
+    if pool.now:  # what is later than the copy is not in it
+        tokens = tokenize(prepared)
+        calls = [one for one in zip(tokens, tokens[1:], tokens[2:], strict=False) if one[0].is_word("NOW")]
+        time = f'"{pool.now}"^^<http://www.w3.org/2001/XMLSchema#dateTime>'
+        prepared = edited(prepared, {(name.start, last.end): time for name, _, last in calls})
     return pool.query(prepared, form, graph_form, graph=graph, gone=gone)
-
-
-def _as_of(query: str, now: str) -> str:
-    """The query with ``NOW()`` said as the time at which the copy was taken: later things are not in it."""
-    tokens = tokenize(query)
-    calls = [(one, last) for one, _, last in zip(tokens, tokens[1:], tokens[2:], strict=False) if one.is_word("NOW")]
-    time = f'"{now}"^^<http://www.w3.org/2001/XMLSchema#dateTime>'
-    return edited(query, {(one.start, last.end): time for one, last in calls})
 
 
 class LocalApi(ActionApi):
