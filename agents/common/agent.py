@@ -107,10 +107,18 @@ def build_agent(kb: KnowledgeBase, settings: Settings, system: systems.SystemNam
     Raises UsageError for an unknown name or option, for one that takes from gold answers, and where the agent cannot
     work on this knowledge base or without a model, CredentialsError where its model needs a key.
     """
+    return cast("Agent", build_system(kb, settings, system, "agent"))
+
+
+def build_system(
+    kb: KnowledgeBase, settings: Settings, system: systems.SystemName = "", kind: systems.SystemKind | None = None
+) -> Any:
+    """An agent, or the retriever that is named. Raises as ``build_agent``, and for one of another ``kind``."""
     name = system or systems.usual_agent(kb)
-    if wanted := systems.find(name, "agent").read(settings.options).from_gold:
+    if wanted := systems.find(name, kind).read(settings.options).from_gold:
         raise UsageError(f"{name} is given {GIVEN[wanted]} by kbnav eval alone: only a dataset's questions have them")
-    return completed(cast("Agent", systems.build(name, kb, settings, "agent")), settings)
+    built = systems.build(name, kb, settings, kind)
+    return completed(built, settings) if isinstance(built, Agent) else built
 
 
 def completed(agent: Agent, settings: Settings) -> Agent:

@@ -19,7 +19,7 @@ Book = Mapping[str, str | Mapping[str, str]]
 _NAME = re.compile(r"\{(\w+)\}")
 _NOT_OF_SCRIPTS = (
     "about.", "api.", "bot.", "cli.", "closed.", "collect.", "entry.", "explore.", "judge.", "login.", "people.",
-    "problem.", "statement.",
+    "problem.", "statement.", "theme.",
 )  # fmt: skip
 """Beginnings of texts that no script of the chat page needs: those of templates, APIs, the terminal and the bot."""
 

@@ -145,6 +145,12 @@ def test_rows_are_sorted_by_value_and_paged(visit):
     second = visit("GET", f"{path}?sort=number&descending=true&count=1&start=1").json()
     assert second["rows"][0] == page["rows"][1]
     assert visit("GET", f"{path}?sort=nothing").status_code == 422
+    many = (
+        "SELECT ?thing ?of { ?thing wdt:P31 [] . [] wdt:P246|wdt:P1086 ?of } ORDER BY ?thing"  # not all have labels yet
+    )
+    path = f"/api/results/{visit('POST', '/api/queries', {'query': many, 'kb': 'mini'}).json()['result']['id']}/rows"
+    things = [visit("GET", f"{path}?sort=thing&start={at}&count=1").json()["rows"][0][0] for at in range(0, 9000, 900)]
+    assert [one["text"] for one in things] == sorted((one["text"] for one in things), key=str.casefold)
 
 
 @pytest.mark.parametrize("query", ["DELETE WHERE { ?s ?p ?o }", "SELECT ?x { ?x SERVICE <http://x/> {} }", "SELECT"])

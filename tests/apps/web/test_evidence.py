@@ -112,3 +112,6 @@ def test_a_press_beside_a_row_opens_and_closes_its_statements_also_on_a_phone(pa
     page.click(".typed .rows .why")
     page.wait_for_selector(".typed .evidence .statements")
     assert "polonium — discoverer or inventor — Marie Curie" in page.inner_text(".typed .evidence")
+    write(page, "SELECT ?who { wd:Q716 wdt:P61 ?who }")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector(".typed .why >> text=Why? 2 more of lower rank")

@@ -271,6 +271,11 @@ def test_the_page_is_used_by_keyboard_alone(page, server):
     page.keyboard.press("Tab")
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.id") == "question"
+    page.keyboard.press("Tab")
+    page.keyboard.press("?")
+    page.wait_for_selector("#about >> text=Ctrl+Enter runs it")
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
     page.keyboard.type("Who discovered polonium?")
     page.keyboard.press("Enter")
     wait_for_the_end(page)

@@ -71,6 +71,9 @@ def test_numbers_sort_by_value_dates_by_time_entities_by_label_and_unbound_cells
     assert [row[0] and row[0].value for row in ordered(numbers, "n", True)] == ["10", "9.5", "9", "5.0", None]
     dates = AnswerTable(("d",), ((date("1898-01-01T00:00:00Z"),), (date("-0049-01-10T00:00:00Z"),)))
     assert ordered(dates, "d", False)[0][0].value.startswith("-0049")
+    places = [Term("literal", f"Point({place})", WKT) for place in ("-0.1 51.5", "100 -3", "13.4 52.5")]
+    at = ordered(AnswerTable(("at",), tuple((one,) for one in places)), "at", True)
+    assert [row[0].value for row in at] == ["Point(13.4 52.5)", "Point(-0.1 51.5)", "Point(100 -3)"]
     named = AnswerTable(
         ("e",), ((item(1),), (item(2),), (item(3),)), labels={"Q1": "Zinc", "Q2": "Élysée", "Q3": "fer"}
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page
 
-FIRST_LOAD = 150_000
+FIRST_LOAD = 100_000
 
 
 def paste(page: Page, url: str, columns: str, rows: list[str], view: str = "") -> None:
@@ -197,6 +197,11 @@ def test_the_view_that_a_question_names_opens_first_and_is_drawn_anew_where_the_
         light = bar.get_attribute("fill")
         page.emulate_media(color_scheme="dark")
         until(lambda: page.get_attribute(".chart svg [aria-roledescription=bar] >> nth=0", "fill") not in {light, None})
+        page.click("#more > summary")
+        page.select_option("#theme", label="Light")
+        until(lambda: page.get_attribute(".chart svg [aria-roledescription=bar] >> nth=0", "fill") == light)
+        page.goto(f"{server.url}/api")
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
 
 
 def test_a_place_in_two_rows_is_one(page, server):
@@ -411,8 +416,15 @@ COPIED = "polonium, radium\npolonium (Q979)\nradium (Q1128)\nhttps://query.wikid
 def test_answer_query_and_link_are_copied(answered):
     answered.context.grant_permissions(["clipboard-read", "clipboard-write"])
     share(answered)
-    buttons = ("text=Copy the link", "text=Copy the answer", "text=Copy the query")
-    for button, wanted in zip(buttons, ("http://127.0.0.1", COPIED, "SELECT DISTINCT"), strict=True):
-        answered.click(button)
+    copies = {
+        "text=Copy the link": "http://127.0.0.1",
+        "text=Copy the answer": COPIED,
+        "[data-files] | text=Copy the ids": "Q979\nQ1128",
+        ".sparql .menu summary | text=Copy for Python": "import requests",
+        "text=Copy the query": "SELECT DISTINCT",
+    }
+    for buttons, wanted in copies.items():
+        for button in buttons.split(" | "):
+            answered.click(button)
         answered.wait_for_selector("text=Copied")  # or that of the button before
         until(lambda start=wanted: answered.evaluate("navigator.clipboard.readText()").startswith(start))

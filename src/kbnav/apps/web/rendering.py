@@ -101,8 +101,8 @@ def _environment() -> Environment:
 
 def page(request: Request, name: str, status: int = 200, /, **values: object) -> HTMLResponse:
     """A page rendered in the reader's language; whatever is put into it is escaped."""
-    texts = Texts(language_of(request.headers))
-    text = _environment().get_template(name).render(t=texts, **values)
+    texts, theme = Texts(language_of(request.headers)), cookie_value(request.headers, "kbnav_theme")
+    text = _environment().get_template(name).render(t=texts, theme=theme, **values)
     return HTMLResponse(text, status, {"Vary": "Accept, Accept-Language, Cookie"})
 
 

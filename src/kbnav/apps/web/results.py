@@ -164,24 +164,19 @@ def matching(result: Result, text: str) -> Sequence[int]:
 
 
 def sorted_rows(result: Result, column: str, descending: bool) -> Sequence[int]:
-    """The numbers of the rows, sorted by a column: numbers and dates by value, entities by label; unbound come last."""
+    """The numbers of the rows, sorted by a column: entities by label, points from the south; unbound come last."""
     place = result.columns.index(column)
-    bound: list[tuple[tuple[int, tuple[float, ...], str], int]] = []
-    rest = array("L")
-    for number, row in enumerate(result.rows()):
-        if (cell := row[place]) is None:
-            rest.append(number)
-        else:
-            bound.append((_sort_key(cell, result.head), number))
-    bound.sort(key=lambda one: one[0], reverse=descending)
-    return array("L", [number for _, number in bound]) + rest
+    cells = [row[place] for row in result.rows()]
+    keys = {number: _sort_key(cell, result.head) for number, cell in enumerate(cells) if cell}
+    bound = sorted(keys, key=keys.__getitem__, reverse=descending)
+    return array("L", [*bound, *(number for number, cell in enumerate(cells) if not cell)])
 
 
 def _sort_key(cell: Term, table: AnswerTable) -> tuple[int, tuple[float, ...], str]:
     if (value := number(cell)) is not None:
         return (0, (value,), "")
-    if day := date_of(cell):
-        return (1, day, cell.value)
+    if day_or_point := date_of(cell) or point_of(cell):
+        return (1, day_or_point, cell.value)
     return (2, (), fold(text_of(cell, table)))
 
 
@@ -237,14 +232,15 @@ def cell_data(cell: Cell, table: AnswerTable, link: Link) -> dict[str, str] | No
         data["text"] = cell.value.removesuffix("T00:00:00Z")
         if table.only_year(cell):
             data["precision"] = "9"  # a Wikibase writes a year so; who looks at the statement may know better
-    elif _is_on_earth(cell):
+    elif point_of(cell):
         data["kind"] = "point"
     elif cell.datatype == _XSD + "boolean":
         data["kind"] = "truth"
     return data
 
 
-def _is_on_earth(cell: Term) -> bool:
-    """Whether a cell is a WKT point on Earth; those on other globes carry an IRI in front."""
+def point_of(cell: Term) -> tuple[float, ...]:
+    """Latitude and longitude of a WKT point on Earth; those on other globes carry an IRI in front."""
     found = _POINT.fullmatch(cell.value) if cell.datatype == WKT else None
-    return found is not None and abs(float(found[1])) <= 180 and abs(float(found[2])) <= 90
+    place = (float(found[2]), float(found[1])) if found else ()
+    return place if place and abs(place[0]) <= 90 and abs(place[1]) <= 180 else ()

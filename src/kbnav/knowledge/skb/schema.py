@@ -311,6 +311,12 @@ class Losses:
         if len(examples) < EXAMPLES:
             examples.append(encodable(case[:200]))
 
+    def take(self, other: Losses) -> None:
+        """Count what others counted."""
+        for reason, count in other.counts.items():
+            self.counts[reason] += count
+            self.examples.setdefault(reason, []).extend(other.examples[reason])
+
     def report(self) -> dict[str, dict[str, Any]]:
         """The counts and examples by reason, each as a ``Dropped``."""
         return {reason: {"count": count, "examples": self.examples[reason]} for reason, count in self.counts.items()}

@@ -141,7 +141,7 @@ def _front_page(
 @router.get("/api")
 def api_page(request: Request) -> Response:
     """The REST API, described on a page without files from elsewhere."""
-    return page(request, "api.html")
+    return page(request, "api.html", described=request.app.openapi())
 
 
 @router.get("/ready")

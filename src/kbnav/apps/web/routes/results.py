@@ -18,7 +18,7 @@ from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.console import answer_table, evidence_data, property_name
 from kbnav.apps.web.answers import PAGE, query_data, result_data
 from kbnav.apps.web.downloads import MEDIA, Form, attachment, download
-from kbnav.apps.web.results import Result, Row, cell_data, matching, table_result
+from kbnav.apps.web.results import Result, Row, cell_data, matching, sorted_rows, table_result
 from kbnav.apps.web.routes.common import (
     REFUSALS,
     Body,
@@ -52,6 +52,8 @@ LABEL_SECONDS = 5.0
 """Longest wait for what only helps: labels of rows, names to complete."""
 FILE_LABEL_SECONDS = 20.0
 """Longest for which labels are looked up while a file is written."""
+MOST_NAMED = 1_000
+"""Things whose labels are looked up before rows are sorted or searched, of ten times so many rows."""
 DATE_SECONDS = 15.0
 SORT_SECONDS = 60.0
 READ_SECONDS = 30.0
@@ -78,12 +80,6 @@ class SparqlQuery(Body):
     query: str = Field(min_length=1, max_length=LONGEST_QUERY)
     language: str = Field("en", max_length=20, pattern=r"^[a-z]{2,12}(-[a-z0-9]{2,12})*$")
     name: str = Field("", max_length=100, description="By it the query can be looked after; yours to choose.")
-
-
-class Waiting(BaseModel):
-    """How far a query is."""
-
-    before: int
 
 
 class NameData(BaseModel):
@@ -172,9 +168,9 @@ def _run_query(asked: SparqlQuery, parts: ChatParts, served: Served, owner: str)
 
 
 @router.get("/queries/{name}")
-async def waiting(name: Name, parts: ChatOf, visitor: VisitorOf) -> Waiting:
-    """How many come before a query of one's own that was given a name; 0: it runs."""
-    return Waiting(before=parts.service.queries.before(visitor.owner, name))
+async def waiting(name: Name, parts: ChatOf, visitor: VisitorOf) -> dict[str, int]:
+    """How many come before a query of one's own that was given a name, as ``before``; 0: it runs."""
+    return {"before": parts.service.queries.before(visitor.owner, name)}
 
 
 @router.delete("/queries/{name}", status_code=204)
@@ -338,11 +334,15 @@ def _sorted(
 ) -> tuple[list[int], list[Row], int]:
     """Some of the rows that are wanted, by their numbers and whole, and how many there are."""
     head, table = stored
+    rows = list(table.rows()) if table.count <= 10 * MOST_NAMED else []
+    if few := 0 < len(missing_labels(rows, table.head)) <= MOST_NAMED:
+        labels = {**table.head.labels, **_file_labels(parts, stored)(rows)}
+        table = replace(table, head=replace(table.head, labels=labels))
     numbers: Sequence[int] = matching(table, find) if find else range(table.count)
     if sort:
-        wanted = set(numbers) if find else None
-        in_order = parts.store.results.order(head.id, sort, descending)
-        numbers = in_order if wanted is None else [number for number in in_order if number in wanted]
+        wanted, known = set(numbers), parts.store.results.order
+        in_order = sorted_rows(table, sort, descending) if few else known(head.id, sort, descending)
+        numbers = [number for number in in_order if number in wanted]
     some = list(numbers[start : start + count])
     return some, table.at(some), len(numbers)
 

@@ -4,22 +4,12 @@ import { h } from "./dom.js";
 import { icon } from "./menu.js";
 import { language, t } from "./text.js";
 
-const KINDS = {
-  "not stated": t("absent.not_stated"),
-  "asks wrongly": t("absent.asks_wrongly"),
-  "service failed": t("absent.service_failed"),
-  "split graph": t("absent.split_graph"),
-  "partial copy": t("absent.partial_copy"),
-  "stated none": t("absent.stated_none"),
-  "all excluded": t("absent.all_excluded"),
-};
-
 /** The kind in words; why, and what has matches instead, closed where the reader has not `written` that query or does not read its language; nothing where there is an answer; after a plain no, `brief`, why alone. */
 export function absent(absence, { brief = false, written = false } = {}) {
   if (!absence) return "";
   const plain = language === "en" && (written || !absence.text.includes("`"));
   if (brief && plain && absence.kind === "not stated" && absence.text) return h("p", { class: "note absent", dir: "auto" }, absence.text);
-  const head = h("p", {}, h("strong", {}, KINDS[absence.kind]));
+  const head = h("p", {}, h("strong", {}, t(`absent.${absence.kind.replaceAll(" ", "_")}`)));
   const why = [absence.text && h("p", { lang: "en" }, absence.text), absence.instead && h("p", { dir: "auto" }, t("absent.instead"), " ", h("code", {}, absence.instead))];
   return h("div", { class: "message absent", role: "note" }, icon("alert"), h("div", {}, head,
     (plain && (written || !absence.instead)) || !why.some(Boolean) ? why : h("details", {}, h("summary", {}, t("absent.details")), why)));

@@ -1,5 +1,6 @@
 // The chat page: what can be chosen, the sessions, the questions.
 
+import { kept } from "./address.js";
 import { described } from "./again.js";
 import { call, listen } from "./client.js";
 import { h, heading } from "./dom.js";
@@ -8,9 +9,6 @@ import { History } from "./history.js";
 import { listenToMenus } from "./menu.js";
 import { clearComplaint, complain, hideLost, showLost } from "./notices.js";
 import { enqueue, next, openQueue } from "./queue.js";
-import { QueryView } from "./query.js";
-import { kept } from "./result.js";
-import { RunView } from "./run.js";
 import { language, t } from "./text.js";
 
 const offered = JSON.parse(document.body.dataset.offered);
@@ -18,11 +16,12 @@ const runs = document.getElementById("runs");
 const TYPES = 10; // of things that are named
 const ANY = "SELECT ?thing ?property ?value WHERE {\n  ?thing ?property ?value .\n}\nLIMIT 20";
 const SPARQL = new RegExp(offered.sparql, "i");
+const views = () => Promise.all([import("./run.js"), import("./query.js")]); // what the first screen does not need
 const say = (text) => { document.getElementById("status").textContent = text; };
 
 async function showShared() {
   try {
-    const run = await call(`/api/shared/${encodeURIComponent(offered.share)}`);
+    const [run, [{ RunView }]] = await Promise.all([call(`/api/shared/${encodeURIComponent(offered.share)}`), views()]);
     document.title = run.question;
     const view = new RunView(run, offered);
     runs.append(view.element);
@@ -37,7 +36,7 @@ class Chat {
     for (const name of ["ask", "question", "send", "stop", "kb", "system", "model", "settings"]) this[name] = document.getElementById(name);
     this.kept = new History({ user: offered.user, called: (key) => offered.kbs.length > 1 && this.called(key), complain: (error) => complain(error.message), leave: () => {
       history.pushState(null, "", "/");
-      this.open("");
+      return this.open("");
     } });
     this.session = offered.session;
     this.examples = { found: [] }; // that were shown last, and of which base
@@ -104,7 +103,7 @@ class Chat {
     document.addEventListener("ran", ({ detail }) => this.kept.ran(detail));
     document.getElementById("write").addEventListener("click", () => this.write());
     listenToExamples(() => this.base, (one) => this.try(one));
-    this.question.addEventListener("input", () => this.grow());
+    this.question.addEventListener("input", () => (this.grow(), views().catch(() => null)));
     this.listenToKeys();
     window.addEventListener("popstate", () => this.open(location.pathname.startsWith("/s/") ? decodeURIComponent(location.pathname.slice(3)) : ""));
     for (const [name, bar] of [["--bar", this.ask], ["--head", document.querySelector("header")]]) {
@@ -203,7 +202,10 @@ class Chat {
   }
 
   /** A query above its result: `found` is what it gave; `now` runs it. With a `title` it is closed, below; `of` is the question whose query was changed, `from` its address. */
-  showQuery(query, { now = false, kb = this.kb.value, found, title, of, from } = {}) {
+  async showQuery(query, { now = false, kb = this.kb.value, found, title, of, from } = {}) {
+    const turn = this.opened;
+    const [, { QueryView }] = await views();
+    if (turn !== this.opened) return;
     const view = new QueryView({ kb, question: "" }, { query: "", query_labelled: "", link: "", language }, offered, { title, of, from });
     view.editor.value = query;
     const base = offered.kbs.find((one) => one.key === kb);
@@ -247,8 +249,8 @@ class Chat {
     if (!matchMedia("(pointer: coarse)").matches) this.question.focus({ preventScroll: true });
   }
 
-  /** Show a run, and listen where it goes on. */
-  show(run) {
+  /** Show a run, and listen where it goes on; `views` has what shows it. */
+  show(run, [{ RunView }]) {
     const view = new RunView(run, offered, (question) => this.put(question), () => this.holds(run.kb, run.question));
     runs.append(view.element);
     this.views.push(view);
@@ -325,7 +327,7 @@ class Chat {
     runs.append(sent);
     this.newest(sent);
     try {
-      const run = this.session ? await call(`/api/sessions/${encodeURIComponent(this.session)}/questions`, "POST", chosen) : await this.begin(chosen, question, turn);
+      const [run, parts] = await Promise.all([this.session ? call(`/api/sessions/${encodeURIComponent(this.session)}/questions`, "POST", chosen) : this.begin(chosen, question, turn), views()]);
       this.list();
       if (turn !== this.opened) return;
       if (this.query) { // now, and not before: a query that was typed is not lost with a question that is refused
@@ -334,7 +336,7 @@ class Chat {
       }
       this.empty(question);
       sent.remove();
-      this.newest(this.show(run).element);
+      this.newest(this.show(run, parts).element);
     } catch (error) {
       if (turn !== this.opened) return;
       sent.remove();
@@ -395,13 +397,13 @@ class Chat {
       return kept("query") ? this.again(kept("query")) : this.welcome();
     }
     try {
-      const found = await call(`/api/sessions/${encodeURIComponent(id)}`);
+      const [found, parts] = await Promise.all([call(`/api/sessions/${encodeURIComponent(id)}`), views()]);
       if (left()) return undefined;
       const last = found.runs.at(-1);
       this.fillChoice({ ...found, ...(last && { system: last.system, model: last.model }) });
       document.title = found.title || "kbnav";
-      const views = found.runs.map((run) => this.show(run));
-      if (views.length > 1) this.newest(views.at(-1).element);
+      for (const run of found.runs) this.show(run, parts);
+      if (found.runs.length > 1) this.newest(this.views.at(-1).element);
       const question = !this.running && next(); // it waited for one that was answered while nobody looked
       if (question) this.put(question);
     } catch (error) {

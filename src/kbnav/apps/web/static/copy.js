@@ -9,7 +9,7 @@ export function copyButton(label, text) {
   const told = h("span", {}, label);
   const button = h("button", { type: "button", class: "copy" }, icon("copy"), told);
   button.addEventListener("click", async () => {
-    const done = await copied(text());
+    const done = await copied(await text());
     told.textContent = t(done ? "copy.done" : "copy.failed");
     setTimeout(() => (told.textContent = label), 1500);
   });

@@ -24,11 +24,11 @@ export async function examplesOf(base) {
 /** A query whatever its variables are called, which they are in the reader's language. */
 export const shapeOf = (query) => query?.replace(/\?[\p{L}\p{N}_]+/gu, "?");
 
-/** Where something is from, as far as it is known: by `rules`, of how large a copy and from when, and that this is a part. */
-export function origin(base, { rules = false } = {}) {
+/** Where something is from, as far as it is known: `by` whom and at what cost, of how large a copy and from when, and that this is a part. */
+export function origin(base, by = []) {
   const date = base?.taken && new Date(base.taken).toLocaleDateString(language, { dateStyle: "long", timeZone: "UTC" });
   const copy = base?.entities > 0 && [t("copy.of", { n: base.entities }), date].filter(Boolean).join(", ");
-  const told = [rules && h("span", { class: "rules", title: t("offline.about") }, t("offline.badge")), copy && h("span", {}, copy),
+  const told = [...by, copy && h("span", {}, copy),
     copy && h("strong", { class: "part" }, t("origin.part", { kb: base.name }))].filter(Boolean);
   return told.length > 0 && h("p", { class: "soft origin" }, told.flatMap((one, place) => (place ? [" · ", one] : [one])));
 }

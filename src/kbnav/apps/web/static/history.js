@@ -1,12 +1,12 @@
 // The sessions and the queries that are kept: found, renamed, taken along, deleted and fetched back.
 
+import { kept } from "./address.js";
 import { call } from "./client.js";
 import { h } from "./dom.js";
 import { icon } from "./menu.js";
-import { kept } from "./result.js";
 import { language, t } from "./text.js";
 
-const UNDO = 10_000; // milliseconds for which a deleted session can at least be fetched back
+const UNDO = 30_000; // milliseconds for which a deleted session can at least be fetched back
 const SEARCHED = 5; // sessions from which on they can be searched
 const QUERIES = 50; // that are kept
 const LETTERS = 80; // of a query in the list
@@ -81,7 +81,9 @@ export class History {
     this.place.closest("aside").hidden = !all.length;
     this.find.hidden = all.length < SEARCHED;
     const shown = all.filter((one) => (wanted && this.said.has(one.id)) || `${one.title} ${one.query ?? ""}`.toLocaleLowerCase().includes(wanted));
+    const focused = document.activeElement?.dataset.id;
     this.place.replaceChildren(...shown.map((one) => this.going.has(one.id) ? this.gone(one) : this.item(one)));
+    if (focused) this.focus(focused);
   }
 
   item(one) {
@@ -118,11 +120,16 @@ export class History {
   }
 
   /** It goes by the next press after a while, unless that fetches one back, or when the page is left. */
-  drop(one) {
+  async drop(one) {
     this.going.set(one.id, Date.now());
+    if (one.id === this.current || (one.query && one.query === kept("query"))) await this.leave();
     this.show();
-    this.place.querySelector(`[data-id="${CSS.escape(one.id)}"]`)?.focus();
-    if (one.id === this.current || (one.query && one.query === kept("query"))) this.leave();
+    this.focus(one.id);
+  }
+
+  /** To what fetches a deleted one back. */
+  focus(id) {
+    this.place.querySelector(`[data-id="${CSS.escape(id)}"]`)?.focus();
   }
 
   gone(one) {

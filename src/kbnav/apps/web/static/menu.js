@@ -27,7 +27,7 @@ export function listenToMenus() {
   };
   document.addEventListener("click", (event) => {
     close(event.target);
-    if (event.target.closest(".choices > button, .choices > a")) close(null);
+    if (event.target.closest(".choices > button:not(.copy), .choices > a")) close(null);
   });
   document.addEventListener("toggle", ({ target }) => { // to where it is seen whole
     if (target.matches("aside .menu[open]")) target.lastElementChild.scrollIntoView({ block: "nearest" });

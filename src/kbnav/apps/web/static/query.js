@@ -1,15 +1,19 @@
 // An answer's query: what its ids mean, an editor, and what it gives when it is run again.
 
 import { absent } from "./absent.js";
+import { keep, kept } from "./address.js";
 import { call, freshName } from "./client.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
 import { QueryEditor } from "./editor.js";
 import { origin } from "./examples.js";
 import { laidOut } from "./layout.js";
+import { menu } from "./menu.js";
 import { inWords, warning, withoutBrackets, withVariables } from "./readings.js";
-import { keep, kept, showResult } from "./result.js";
+import { ResultView } from "./result.js";
 import { language, t } from "./text.js";
+
+const SERVICE = "https://query.wikidata.org/";
 
 /** That a column called as a label has none, where a query neither fills it nor has the service that does. */
 function unnamed(columns, query) {
@@ -40,7 +44,8 @@ export class QueryView {
     const link = () => `${location.origin}/#${new URLSearchParams({ query: this.editor.value, ...(offered.kbs.length > 1 && { kb: run.kb }), ...(kept("view") && { view: kept("view") }) })}`;
     this.link = this.typed && copyButton(t("copy.link"), link);
     this.copy = copyButton(t("copy.query"), () => this.editor.value);
-    const actions = h("p", { class: "tools" }, !shared && [this.button, this.stop, this.original], this.copy, !title && this.link, this.address, this.live, this.told);
+    this.code = menu(t("query.code"), "code", [], { onclick: () => this.offerCode() });
+    const actions = h("div", { class: "tools" }, !shared && [this.button, this.stop, this.original], this.copy, !title && this.link, this.code, this.address, this.live, this.told);
     this.details = h("details", { class: "sparql", ontoggle: () => this.details.open && this.opened() }, h("summary", {}, t("query.show")),
       this.typed ? [this.editor.element, actions, this.problem, this.asks, !title && this.shown] : [this.asks, this.editor.element, actions, this.problem, this.shown]);
     this.details.open = this.typed && !title;
@@ -77,16 +82,24 @@ export class QueryView {
     this.original.hidden = this.typed || query === this.first;
     for (const button of [this.copy, this.link]) if (button) button.hidden = !query.trim();
     this.address.hidden = !page;
+    this.code.hidden = !page.startsWith(SERVICE);
     this.live.hidden = !page || !this.base?.entities;
     if (page) this.address.href = `${page}#${encodeURIComponent(this.named?.(query) ?? query)}`;
   }
 
   /** Of some columns with things Wikidata's query service shall show the names too. */
   async label(things) {
-    if (!this.answer.link?.startsWith("https://query.wikidata.org/")) return;
+    if (!this.answer.link?.startsWith(SERVICE)) return;
     const { withNames } = await import("./service.js");
     this.named = (query) => withNames(query, things);
     this.changed();
+  }
+
+  /** The query as programs ask it, to copy. */
+  async offerCode() {
+    const { CODE } = await import("./code.js");
+    const copies = Object.entries(CODE).map(([name, code]) => copyButton(t("copy.code", { name }), () => code(`${SERVICE}sparql`, this.editor.value)));
+    this.code.lastElementChild.replaceChildren(...copies);
   }
 
   restore() {
@@ -110,7 +123,7 @@ export class QueryView {
     this.explain(found);
     this.answer.link ||= found.link;
     this.changed();
-    const shown = showResult(result, `/api/results/${encodeURIComponent(result.id)}`, t("query.label"), { query: this.editor.value, labelled: found.query_labelled, key: "view" });
+    const shown = new ResultView(result, `/api/results/${encodeURIComponent(result.id)}`, t("query.label"), { query: this.editor.value, labelled: found.query_labelled, ranked: this.base?.name === "Wikidata", key: "view" });
     const hints = unnamed(result.columns, query).map((hint) => h("p", {}, hint));
     this.shown.replaceChildren(absent(result.absence, { written: true }), hints.length ? warning(hints) : "", origin(this.base) || "", shown.element, h("div", { class: "foot" }, shown.files, this.title && this.link));
   }

@@ -3,7 +3,7 @@
 import { columnName } from "./cells.js";
 import { h } from "./dom.js";
 import { icon } from "./menu.js";
-import { t } from "./text.js";
+import { has, t } from "./text.js";
 
 const RIGHT_TO_LEFT = /[\u0590-\u08ff]/; // letters whose quotes would turn round among others
 const SHORT = 200; // letters of a query in words on one line
@@ -45,33 +45,18 @@ export function understood(read, ask, words = "") {
     read?.instead.length > 0 && ask && h("p", {}, t("read.instead"), " ", read.instead.map((question) => choice(question, "", () => ask(question)))));
 }
 
-function ofAll(about) {
-  const [n, all] = about.match(/\d+(?:,\d{3})*/g);
-  return { n, all };
+/** A doubt in the reader's language, where that has words for its kind; some name how many of how many. */
+function worded({ kind, about, text }) {
+  const [n, all] = about.match(/\d+(?:,\d{3})*/g) ?? [];
+  return has(`doubt.${kind}`) ? t(`doubt.${kind}`, { about, n, all }) : text;
 }
-
-const DOUBTS = {
-  truth: () => t("doubt.truth"),
-  count: () => t("doubt.count"),
-  zero: () => t("doubt.zero"),
-  year: () => t("doubt.year"),
-  choice: (about) => t("doubt.choice", { about }),
-  one: (about) => t("doubt.one", { about }),
-  order: (about) => t("doubt.order", { about }),
-  exception: (about) => t("doubt.exception", { about }),
-  limit: (about) => t("doubt.limit", { about }),
-  units: (about) => t("doubt.units", { about }),
-  several: (about) => t("doubt.several", ofAll(about)),
-  compared: (about) => t("doubt.compared", ofAll(about)),
-  class: (about) => t("doubt.class", ofAll(about)),
-};
 
 /** What speaks against an answer, in one box: words that were not used, and a line for each other kind; where there is no answer, what its `note` does not name. */
 export function doubts(found, read, note = undefined) {
   const unused = [...(read?.unused ?? []), ...found.flatMap(({ kind, about }) => (kind === "number" ? about.split(", ") : []))];
   const words = [...new Set(unused)].filter((word) => !note?.includes(word)).map((word) => t("read.word", { word })).map((word) => (RIGHT_TO_LEFT.test(word) ? `\u2068${word}\u2069` : word)).join(" ");
   const lines = [words && h("p", { class: "unused", dir: "auto" }, t(note === undefined ? "read.unused" : "read.unread", { words })),
-    ...found.flatMap(({ kind, about, text }) => (["number", "year", "copy"].includes(kind) ? [] : [h("p", { dir: "auto" }, DOUBTS[kind]?.(about) ?? text)]))].filter(Boolean);
+    ...found.filter(({ kind }) => !["number", "year", "copy"].includes(kind)).map((one) => h("p", { dir: "auto" }, worded(one)))].filter(Boolean);
   return lines.length ? warning(lines) : "";
 }
 

@@ -1,37 +1,26 @@
 // A result: its rows a page at a time, sorted and searched by the server, its downloads, and the pictures that it allows.
 
+import { keep, kept } from "./address.js";
 import { columnName, imprecise, showCells } from "./cells.js";
 import { call } from "./client.js";
+import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
 import { menu } from "./menu.js";
 import { number, t } from "./text.js";
 
 const PAGE = 50;
 const OPEN = ["partial copy", "split graph", "service failed"]; // kinds of nothing after which "no" is not known
+const FEW = 5; // rows beside which it is told what else is stated
 const SEARCHED = 10; // rows from which on they can be searched
 const FORMS = { csv: "CSV", tsv: "TSV", json: "JSON", nt: "RDF", xlsx: "Excel" };
 
-const NAMES = { table: "view.table", map: "view.map", timeline: "view.timeline", chart: "view.chart", graph: "view.graph", images: "view.images" };
-
-/** What the page's address has for a key, and what it shall have from now on. */
-export const kept = (key) => new URLSearchParams(location.hash.slice(1)).get(key) ?? "";
-export function keep(key, value) {
-  const all = new URLSearchParams(location.hash.slice(1));
-  all.set(key, value);
-  history.replaceState(history.state, "", `#${all}`);
-}
-
 /**
  * A view of a result; `base` is the address that its rows, files and statements are under, `title` what its files are
- * called after, `labelled` the query behind comments that name its ids, `absence` which kind of nothing it is, `rows` its first page if that was told. It has an `element`, and `files` for a line of actions. The picture is the one that the page's address has for `key`, else one that the `query` or the title asks for.
+ * called after, `labelled` the query behind comments that name its ids, `absence` which kind of nothing it is, `rows` its first page if that was told, `ranked` whether its statements have ranks. It has an `element`, and `files` for a line of actions. The picture is the one that the page's address has for `key`, else one that the `query` or the title asks for.
  */
-export function showResult(result, base, title, { query, key, labelled, absence, rows } = {}) {
-  return new ResultView(result, base, title, query, key, labelled, absence, rows);
-}
-
-class ResultView {
-  constructor(result, base, title, query, key, labelled = "", absence = result.absence, told = undefined) {
-    Object.assign(this, { result, base, title, query, key, labelled, told, open: OPEN.includes(absence?.kind) });
+export class ResultView {
+  constructor(result, base, title, { query, key, labelled = "", absence = result.absence, rows: told, ranked = false }) {
+    Object.assign(this, { result, base, title, query, key, labelled, told, ranked, open: OPEN.includes(absence?.kind) });
     this.state = { start: 0, sort: "", descending: false, find: "", total: result.rows };
     this.asked = 0; // pages
     this.body = h("tbody");
@@ -66,7 +55,9 @@ class ResultView {
   get files() {
     const file = (form) => h("a", { href: this.address(form), download: "" }, FORMS[form]);
     const forms = Object.keys(FORMS).filter((form) => form !== "nt" || this.result.columns.join() === "subject,predicate,object");
-    return menu(t("rows.download"), "download", forms.map(file), { "data-files": true });
+    const text = async () => (await fetch(this.address("tsv"))).text();
+    const ids = async () => [...new Set((await text()).split("\n").map((line) => /\/([QPL]\d+)>/.exec(line)?.[1]).filter(Boolean))].join("\n");
+    return menu(t("rows.download"), "download", [...forms.map(file), this.ranked && copyButton(t("copy.ids"), ids)], { "data-files": true });
   }
 
   /** The pages of rows before and behind these. */
@@ -97,7 +88,7 @@ class ResultView {
     if (single) return this.element.dispatchEvent(new CustomEvent("single", { bubbles: true, detail: single.text }));
     const views = viewsOf(this.kinds, this.result, rows);
     if (views.length < 2) return undefined;
-    this.tabs.replaceChildren(...views.map((view) => h("button", { type: "button", "data-view": view, onclick: () => this.choose(view) }, t(NAMES[view]))));
+    this.tabs.replaceChildren(...views.map((view) => h("button", { type: "button", "data-view": view, onclick: () => this.choose(view) }, t(`view.${view}`))));
     const usual = this.result.rows === 1 && this.kinds.join() === "point" ? "map" : "table"; // where something is
     return this.choose(wanted.find((view) => views.includes(view)) ?? usual, true);
   }
@@ -132,7 +123,7 @@ class ResultView {
       this.element.dispatchEvent(new CustomEvent("things", { bubbles: true, detail: this.result.columns.filter((_, place) => page.rows.some((row) => row[place]?.id)) }));
       this.state.total = page.total;
       this.problem.hidden = true;
-      this.date(page, turn);
+      this.date(page, turn).then(() => this.rank(page, turn));
     } catch (error) {
       this.problem.textContent = error.message;
       this.problem.hidden = false;
@@ -159,6 +150,19 @@ class ResultView {
       if (imprecise(value)) value.precision = found[at]?.[value.text] ?? value.precision;
     }));
     if (!this.body.querySelector(".evidence")) this.show(page);
+  }
+
+  /** Beside a few rows, how many other values are stated of lower rank. */
+  async rank(page, turn) {
+    if (!this.ranked || page.total > FEW) return;
+    const found = await call(`${this.base}/evidence?${new URLSearchParams(page.numbers.map((row) => ["row", row]))}`).catch(() => null);
+    if (!found || turn !== this.asked) return;
+    const shown = page.rows.flat().map((one) => one?.text);
+    const buttons = this.body.querySelectorAll(".why");
+    found.rows.forEach((told, at) => {
+      const lower = new Set(told.flatMap((one) => one.lower).map((one) => one.text).filter((text) => !shown.includes(text)));
+      if (lower.size) buttons[at].textContent = `${t("evidence.why")} ${t("evidence.ranked", { n: lower.size })}`;
+    });
   }
 
   /** Which page of the rows is there, how it is sorted, and where one can go from it. */

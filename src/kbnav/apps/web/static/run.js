@@ -1,6 +1,7 @@
 // One question: what is waited for, what was done, what came back, the answer.
 
 import { absent } from "./absent.js";
+import { kept } from "./address.js";
 import { againButtons, described } from "./again.js";
 import { Awaited } from "./awaited.js";
 import { readable } from "./cells.js";
@@ -11,17 +12,9 @@ import { origin } from "./examples.js";
 import { menu } from "./menu.js";
 import { QueryView } from "./query.js";
 import { doubts, inWords, understood } from "./readings.js";
-import { kept, showResult } from "./result.js";
+import { ResultView } from "./result.js";
 import { Steps } from "./steps.js";
 import { language, t } from "./text.js";
-
-const HEADS = {
-  "best effort": t("answer.best_effort"),
-  "no answer": t("answer.no_answer"),
-  refused: t("answer.refused"),
-  failed: t("answer.failed"),
-  stopped: t("answer.stopped"),
-};
 
 /** A view of a run that grows by its events; where a question can be asked, `ask` asks it and `holds` offers some. */
 export class RunView {
@@ -47,9 +40,9 @@ export class RunView {
   /** By what it is answered, where that is not the usual; of a shared answer also when. */
   by() {
     const { run, offered } = this;
-    const [base, model] = [offered.kbs.find((one) => one.key === run.kb), run.model !== "offline" && run.model];
+    const base = offered.kbs.find((one) => one.key === run.kb);
     const date = offered.share && new Date(run.made * 1000).toLocaleDateString(language, { dateStyle: "long" });
-    const told = [date, base && run.system !== base.systems[0] && described(run.system, base), (offered.share || offered.models.length > 1) && model].filter(Boolean).join(" · ");
+    const told = [date, base && run.system !== base.systems[0] && described(run.system, base)].filter(Boolean).join(" · ");
     return told && h("p", { class: "soft" }, told);
   }
 
@@ -124,20 +117,21 @@ export class RunView {
     this.steps.tell(this.spent(answer));
     const base = this.offered.share ? `/api/shared/${encodeURIComponent(this.offered.share)}` : answer.result && `/api/results/${encodeURIComponent(answer.result.id)}`;
     const unfound = answer.status === "no answer" && !/[?？؟]\s*$/.test(answer.text); // a question asked back is no failure
-    const head = answer.status === "no answer" && answer.text ? "" : HEADS[answer.status];
+    const head = answer.status === "answered" || (answer.status === "no answer" && answer.text) ? "" : t(`answer.${answer.status.replace(" ", "_")}`);
     const none = answer.text === "no value" && answer.absence?.kind === "stated none";
     const served = this.offered.kbs.find((one) => one.key === this.run.kb);
     const nothing = answer.status === "no answer" && this.run.model === "offline";
     this.words.replaceChildren(
       head ? h("p", { class: "head" }, head) : "",
       doubts(answer.doubts ?? [], answer.understood, answer.status === "no answer" ? answer.note : undefined),
+      answer.text && answer.doubts?.some((one) => one.kind === "copy") ? h("p", { class: "part" }, t("copy.part", { kb: served?.name })) : "",
       answer.text ? h("p", { class: "text", dir: "auto", "data-said": answer.text }, none ? t("absent.stated_none") : readable(answer.text)) : "",
       answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "",
       nothing && !answer.note ? h("p", { class: "note" }, t("offline.unanswered")) : "");
-    const result = answer.result && showResult(answer.result, base, this.run.question, { query: answer.query, labelled: answer.query_labelled, absence: answer.absence, rows: event.rows, key: this.offered.share ? "view" : this.run.id });
+    const result = answer.result && new ResultView(answer.result, base, this.run.question, { query: answer.query, labelled: answer.query_labelled, absence: answer.absence, rows: event.rows, ranked: served?.name === "Wikidata", key: this.offered.share ? "view" : this.run.id });
     this.found.replaceChildren(
       understood(answer.understood, this.ask, inWords(answer.query_words)),
-      ((result || (unfound && !nothing)) && origin(served, { rules: this.run.model === "offline" })) || "",
+      origin(result || (unfound && !nothing) ? served : undefined, result || !nothing ? this.made(answer) : []) || "",
       result?.element ?? "",
       answer.status === "stopped" || none || (nothing && answer.note) ? "" : absent(answer.absence, { brief: answer.result?.columns.join() === "boolean" }),
       (nothing && this.holds?.()) || "",
@@ -147,15 +141,20 @@ export class RunView {
     return head || t("answer.said", { text: answer.text || answer.note });
   }
 
-  /** What an answer took, on one line. */
+  /** Who answered, in what time, and for what money. */
+  made(answer) {
+    const rules = this.run.model === "offline" && h("span", { class: "rules", title: t("offline.about") }, t("offline.badge"));
+    const seconds = answer.seconds !== undefined && t("run.seconds", { n: Math.max(0.1, Number(answer.seconds.toFixed(1))) });
+    return [rules || (answer.model_calls && h("strong", { class: "model" }, this.run.model)), seconds, typeof answer.cost === "number" && `$${answer.cost.toFixed(4)}`];
+  }
+
+  /** How much was done for an answer, on one line. */
   spent(answer) {
-    const parts = [t("run.how"), ...(answer.model_calls ? [this.run.model] : []), t("run.steps", { n: answer.actions ?? this.steps.calls.size })];
+    const parts = [t("run.how"), t("run.steps", { n: answer.actions ?? this.steps.calls.size })];
     if (answer.taken_back) parts.push(t("run.taken_back_count", { n: answer.taken_back }));
     if (answer.repeated) parts.push(t("run.repeated"));
     if (answer.not_run) parts.push(t("run.not_run", { n: answer.not_run }));
-    if (answer.seconds !== undefined) parts.push(t("run.seconds", { n: Math.max(0.1, Number(answer.seconds.toFixed(1))) }));
     if (answer.tokens?.prompt) parts.push(t("run.tokens", { n: answer.tokens.prompt + answer.tokens.completion }));
-    if (typeof answer.cost === "number") parts.push(`$${answer.cost.toFixed(4)}`);
     return parts.join(" · ");
   }
 

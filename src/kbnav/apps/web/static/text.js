@@ -5,6 +5,8 @@ const texts = JSON.parse(document.getElementById("texts").textContent);
 const plural = new Intl.PluralRules(language);
 const numbers = new Intl.NumberFormat(language);
 
+export const has = (key) => key in texts;
+
 /** A text by its key, with `{names}` replaced by values; `n` chooses its plural form. */
 export function t(key, values = {}) {
   const text = texts[key];

@@ -92,7 +92,7 @@ export async function draw(view, place, shown) {
     place.replaceChildren(h("figure", { class: view }, caption, box));
     letScroll(box);
     const again = () => box.isConnected && !place.hidden && draw(view, place, shown);
-    if (LASTING.includes(view)) matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again, { once: true });
+    if (LASTING.includes(view)) document.addEventListener("theme", again, { once: true });
     const told = await DRAWN[view](data, box);
     caption.textContent = [told, data.total > MOST && t("chart.some", { n: MOST, total: data.total })].filter(Boolean).join(" · ");
   } catch (error) {
@@ -112,7 +112,15 @@ function nameOf(row, kinds) {
   return row.find((cell, place) => cell && kinds[place] === "name") ?? row.find((cell, place) => cell && !["point", "picture"].includes(kinds[place])) ?? { text: "" };
 }
 
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+/** A colour of the style sheet as it is now, in light or dark. */
+function colour(name) {
+  const probe = h("i");
+  probe.style.color = `var(--${name})`;
+  document.body.append(probe);
+  const { color } = getComputedStyle(probe);
+  probe.remove();
+  return color;
+}
 
 async function drawMap({ columns, rows, kinds }, box) {
   const [{ default: L }, { land, borders }] = await Promise.all([import("./vendor/leaflet.js"), fetch("/static/vendor/land.json").then((response) => response.json()), styled("/static/vendor/leaflet.css")]);
@@ -129,8 +137,9 @@ async function drawMap({ columns, rows, kinds }, box) {
     const point = row[at]?.kind === "point" && pointOf(row[at]);
     if (!point) continue;
     const name = nameOf(row, kinds);
+    const title = cells[number][row.indexOf(name)]?.firstChild.textContent ?? "";
     const told = h("dl", { class: "popup" }, row.flatMap((cell, place) => cell ? [cell !== name && h("dt", {}, columnName(columns[place])), h("dd", { class: cell === name && "head" }, [...cells[number][place].childNodes])] : []));
-    marks.addLayer(L.marker(point, { icon: L.divIcon({ className: "pin", iconSize: [16, 16] }), title: name.text, alt: name.text }).bindPopup(told).bindTooltip(h("span", { dir: "auto" }, name.text), { permanent: true, className: "name" }));
+    marks.addLayer(L.marker(point, { icon: L.divIcon({ className: "pin", iconSize: [16, 16] }), title, alt: title }).bindPopup(told).bindTooltip(h("span", { dir: "auto" }, title), { permanent: true, className: "name" }));
   }
   map.addLayer(marks);
   const uncrowded = () => uncrowd(box, marks);
@@ -306,11 +315,11 @@ async function drawGraph({ base, columns, rows, numbers, labelled }, box) {
   });
   const button = (key, text, name) => h("button", { type: "button", title: t(name), "aria-label": t(name), onclick: keys[key] }, text);
   box.before(h("p", { class: "tools zoom" }, button("+", "+", "graph.nearer"), button("-", "−", "graph.farther"), button("0", t("graph.whole"), "graph.whole")));
-  box.before(h("p", { class: "keys" }, groups.length > 1 && groups.filter((name) => !kinds.includes(name)).map((name) => h("span", {}, shape(SHAPES[groups.indexOf(name)]), " ", columnName(name))),
-    kinds.map((name, place) => h("span", { class: `link ${KINDS[place]} ${STROKES[place % STROKES.length]}` }, name, listed && groups.includes(name) && [" ", shape(SHAPES[groups.indexOf(name)])])), names.length > KINDS.length && "…", hidden));
+  box.before(h("p", { class: "keys" }, h("span", { class: "soft" }, t("graph.things")), groups.filter((name) => !kinds.includes(name)).map((name) => h("span", {}, shape(SHAPES[groups.indexOf(name)]), " ", columnName(name))),
+    kinds.length > 0 && h("span", { class: "soft" }, t("graph.links")), kinds.map((name, place) => h("span", { class: `link ${KINDS[place]} ${STROKES[place % STROKES.length]}` }, name, listed && groups.includes(name) && [" ", shape(SHAPES[groups.indexOf(name)])])), names.length > KINDS.length && "…", hidden));
   graph.on("mouseover", "node, edge", ({ target, originalEvent }) => {
     target.removeClass("crowded");
-    point(box, originalEvent, target.data("text"));
+    point(box, originalEvent, (target.isEdge() ? [target.source(), target, target.target()] : [target]).map((one) => one.data("text")).join(" → "));
   });
   graph.on("mouseout", ({ originalEvent }) => point(box, originalEvent));
   graph.on("tap", "node", ({ target }) => { // a finger is first told whose page it would open
