@@ -410,11 +410,16 @@ def run_calls(
 
 
 def _contexts(calls: Sequence[Call], toolbox: Toolbox, state: State, tools: Context) -> list[Context]:
-    """What each call of a turn is given: queries before it count as seen, and each has a number for its result."""
+    """What each call of a turn is given: queries before it count as seen, and each has a number for its result.
+
+    Numbers go on through a conversation; a query that fails has one too.
+    """
     seen = [seen_text(state)]
     steps = all_steps(state)
-    results = {step.result or step.number: step for step in steps if step.rows is not None}
-    result = max((step.result for step in steps), default=0)
+    before = [step for turn in state["history"] for step in turn.steps]
+    result = max((step.result for step in (*before, *steps)), default=0)
+    named = (*(step for step in before if step.call.tool in RUN_QUERIES), *steps)
+    results = {step.result: step for step in named if step.rows is not None and step.result}
     earlier = tuple(turn.question for turn in state["history"])
     contexts = []
     for call in calls:
@@ -449,7 +454,7 @@ def _run_one(number: int, call: Call, toolbox: Toolbox, context: Context) -> _Ra
         nodes=seen.nodes,
         facts=seen.facts,
         lost=seen.lost,
-        result=seen.result or (context.number if call.tool in RUN_QUERIES and seen.rows is not None else 0),
+        result=seen.result or (context.number if call.tool in RUN_QUERIES else 0),
         ran=seen.ran,
     )
     return step, seen.usage, error

@@ -28,6 +28,7 @@ from kbnav.tools.skb import (
     vector_query,
 )
 from kbnav.tools.toolbox import Toolbox
+from kbnav.tools.wikidata import show_rows
 
 NAME = "skb"
 ROWS = 10
@@ -42,6 +43,7 @@ SKB_TOOLS = (
     get_fields,
     vector_query,
     execute_query,
+    show_rows,
     finish,
 )
 SHOWN = Shown(rows=ROWS)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 
+Thought = Annotated[str, "Why this step comes next."]
+"""The first thing that a model gives to a tool."""
 _NOTES = 3
 """Notes with one result."""
 

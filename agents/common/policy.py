@@ -203,7 +203,7 @@ class ChatPolicy:
         told = self._budget.holds("told") and any(step.call.tool in own for step in all_steps(state))
         if not dropped and not told:
             return ""
-        programmed = {step.call.turn for step in state["path"] if step.call.tool not in own}
+        programmed = {step.call.turn for step in state["path"] if step.call.tool not in own and not step.call.problem}
         last, was = last_with_rows(state["path"]), last_with_rows(state["discarded"])
         return render(
             self._notice_file,

@@ -61,7 +61,7 @@ def _of_source(kb: KnowledgeBase, query: str, table: AnswerTable, rows: Sequence
 def taken_up(run: Run) -> list[Step]:
     """The queries of other knowledge bases whose rows the answer's query takes up, the last first."""
     found, taken = list[Step](), None
-    for step in reversed(run.steps):
+    for step in reversed([*(step for turn in run.history for step in turn.steps), *run.steps]):
         if source := step.result == taken:
             found.append(step)
         joined = step.call.tool == JOIN and step.ran
@@ -90,7 +90,7 @@ def _ranking_evidence(kb: SkbKB, run: Run, nodes: Sequence[str], rows: Sequence[
     starts |= {step.nodes[0] for step in run.path if step.call.tool == "search_entities" and step.nodes}
     try:
         found = node_evidence(kb, chosen, starts - {*nodes}, run.question)
-        if table := run.outcome.result:
+        if (table := run.outcome.result) and run.outcome.query:
             asked = provenance(kb, run.outcome.query, table.projected(table.columns[:1]), rows, run.language)
             links = [[one for one in told if one.property != TYPE] for told in asked.rows] or [[]] * len(chosen)
             both = zip(links, found.rows, strict=True)  # what links it otherwise was not asked for

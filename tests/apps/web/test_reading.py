@@ -143,9 +143,8 @@ def test_what_speaks_against_an_answer_stands_above_it_and_below_each_that_the_c
     assert page.locator(".doubt p, .origin .part").all_inner_texts() == box
     assert page.locator(".doubt ~ .text").count() == len(box) - 1
     assert page.locator(".read > p").count() == 1
-    assert page.locator(".words > .part:visible").count() == (
-        question != "In which year was Marie Curie born?" and "happy" not in question
-    )
+    depends = any(word in question for word in ("largest", "How many"))
+    assert page.locator(".words > .part:visible").count() == depends
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,12 @@ def test_an_id_may_be_written_in_three_ways(company, one):
     assert company.search_neighbors(one, direction="in").edges[0].neighbor.text == "Screwdriver Set"
 
 
+@pytest.mark.parametrize(("stated", "asked"), [("M%C3%BCller", "Müller"), ("Müller", "M%C3%BCller")])
+def test_letters_of_an_id_may_be_percent_encoded_or_not(served, company, stated, asked):
+    served.store.update(f"INSERT DATA {{ <http://shop.example/data/{stated}> <http://shop.example/vocab/country> 1 }}")
+    assert company.get_entry(f"<http://shop.example/data/{asked}>").entity.id.endswith((stated, f"{stated}>"))
+
+
 @pytest.mark.parametrize("one", ["p1", "nowhere:p1", "data:p99", SUPPLIER, "<http://x y>"])
 def test_what_is_no_id_or_not_there_is_told(company, one):
     with pytest.raises(UnknownId, match=r"(?i)search"):

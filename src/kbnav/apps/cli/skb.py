@@ -237,7 +237,7 @@ def _print_node(skb: str, node: str, as_json: bool) -> None:
         number = kb.skb.number(node)
         value = {"id": node, "type": kb.skb.type(number), "name": kb.skb.name(number), **kb.skb.documents[number]}
         entry = kb.get_entry(node)
-        emit(as_json, value, printable(entry_text(entry, entry, Shown(), joined=True)))
+        emit(as_json, value, printable(entry_text(entry, entry, Shown())))
 
 
 def update(

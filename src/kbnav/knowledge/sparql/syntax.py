@@ -556,6 +556,9 @@ class _Parser:
                 kind += " BY"
             expressions: list[Expression] = []
             while self._at < len(self._tokens) and not self._is("}", *_MODIFIERS):
+                if self._is("AS", *_LEVELS) and expressions:
+                    named = " AS ?x" if kind == "GROUP BY" else ""
+                    raise self._unexpected(f"brackets around an expression, as in `{kind} (…{named})`")
                 expressions.append(self._expression())
             modifiers.append(Modifier(kind, self._since(start), tuple(expressions)))
         return Tail(tuple(modifiers), tuple(values))
