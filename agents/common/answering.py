@@ -27,7 +27,6 @@ from kbnav.knowledge.sparql.rewriting import drop_probe_limit, outer_limit
 from kbnav.knowledge.sparql.syntax import Path, read_query
 from kbnav.knowledge.sparql.verbalization import comment_labels
 from kbnav.knowledge.sparql.vocabulary import entity_ids
-from kbnav.models.transport import reply_purpose
 from kbnav.prompts import render
 from kbnav.runs.trajectory import FINISH, JOIN, RUN_QUERIES, Call, Fact, Outcome, Status, Step, Stop, Turn, Usage
 from kbnav.tools.context import Context, Shown
@@ -418,6 +417,7 @@ class ModelWriter:
     def __call__(self, outcome: Outcome, state: State, context: Context) -> tuple[str, Usage]:
         """The model's text, or the plain words where it gives none."""
         from kbnav.models.chat import ask
+        from kbnav.models.transport import reply_purpose
 
         if outcome.ranking is not None:
             name, values = "skb/answer.md", _of_ranking(outcome.ranking, state)

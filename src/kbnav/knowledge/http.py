@@ -5,7 +5,6 @@ Every request is sent by ``requests``, whose import takes a while.
 
 from __future__ import annotations
 
-import copy
 import logging
 import random
 import re
@@ -28,7 +27,7 @@ from urllib3.exceptions import LocationParseError
 from urllib3.util import parse_url
 
 from kbnav.errors import BadResponse, CredentialsError, QueryRefused, QueryTimeout, ServiceError
-from kbnav.knowledge.base import Meter
+from kbnav.knowledge.base import current_meter
 from kbnav.knowledge.http_store import MAX_BODY, HttpCache, Rules, Slot, Throttle
 from kbnav.knowledge.replies import TIMED_OUT, Again, Reply, Request, host_of, is_loopback
 from kbnav.models.cancellation import Cancellation, OutOfTime, current_cancellation, sleep, within
@@ -121,7 +120,6 @@ class HttpClient:
         self._api_token, self._api = api_token, settings.endpoints.api
         self._cache, self._throttle = cache, throttle
         self._sleep, self._jitter = sleep, jitter
-        self._meter: Meter | None = None
         self._get_only: set[str] = set()
         self._session = open_session(self.user_agent)
 
@@ -135,7 +133,7 @@ class HttpClient:
             # Only what was accepted is cached: what is not any more was changed by somebody else.
             with suppress(Again, ServiceError):
                 return read(Reply(200, hit[1], {"content-type": hit[0]}, request.url))
-        meter = self._meter or Meter()
+        meter = current_meter()
         with _COUNTING.get()():
             attempt = 0
             while True:
@@ -155,12 +153,6 @@ class HttpClient:
                     _LOG.warning("%s; trying again in %.0f s (%d of %d)", error, seconds, attempt, self._limits.retries)
                 meter.wait(seconds)
                 self._sleep(seconds)
-
-    def metered(self, meter: Meter) -> HttpClient:
-        """The same client, connections and all, with what it sends counted."""
-        other = copy.copy(self)
-        other._meter = meter
-        return other
 
     def forget_cookies(self) -> None:
         """Ask as somebody who has never been here."""
@@ -183,8 +175,7 @@ class HttpClient:
     def _once(self, request: Request, read: Callable[[Reply], T]) -> T:
         with self._slot(request) as slot:
             slot.failed = True
-            if self._meter:
-                self._meter.count(request.service)
+            current_meter().count(request.service)
             reply = self._reply(request)
             if reply.status in _NO_POST and request.service == "sparql" and request.method == "POST":
                 self._get_only.add(request.url)

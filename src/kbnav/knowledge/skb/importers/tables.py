@@ -28,7 +28,8 @@ from kbnav.knowledge.skb.importers.readers import ENDS, contents, records
 from kbnav.knowledge.skb.importers.values import OTHER, Column, column_as, kind_of
 from kbnav.knowledge.skb.schema import ALIAS_FIELDS, MEMORY, UNTYPED, EdgeRecord, Losses, NodeRecord, Style
 from kbnav.knowledge.skb.store import SKB
-from kbnav.runs.journal import Strict, first_problem, read_toml
+from kbnav.runs.journal import first_problem, read_toml
+from kbnav.settings.model import Strict
 from kbnav.settings.plugins import did_you_mean
 
 TYPE_FIELDS = ("type", "kind")
