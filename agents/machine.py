@@ -30,6 +30,7 @@ from kbnav.agents.common.state import (
 )
 from kbnav.answers.tables import Absence, encodable
 from kbnav.errors import ServiceError, Stopped, StopRun
+from kbnav.knowledge.base import counted_by
 from kbnav.models.cancellation import Cancellation, OutOfTime, current_cancellation, in_thread
 from kbnav.models.prices import cost_of
 from kbnav.runs.trajectory import FINISH, JOIN, RUN_QUERIES, Call, Dropped, Outcome, Step, Stop, Usage, span
@@ -130,7 +131,9 @@ class Machine:
         def as_node(work: Callable[[State, RunContext], Update]) -> Callable[..., Command[Node]]:
             def node(state: State, runtime: Runtime[Any]) -> Command[Node]:
                 run = context(state, runtime)
-                update = work(state, replace(run, tell=runtime.stream_writer) if run.tell is _into_stream else run)
+                run = replace(run, tell=runtime.stream_writer) if run.tell is _into_stream else run
+                with counted_by(run.tool_context.meter):
+                    update = work(state, run)
                 after: Any = {**state, **update}
                 return Command(update=update, goto=() if "outcome" in update else self.route(after))
 
@@ -407,11 +410,16 @@ def run_calls(
 
 
 def _contexts(calls: Sequence[Call], toolbox: Toolbox, state: State, tools: Context) -> list[Context]:
-    """What each call of a turn is given: queries before it count as seen, and each has a number for its result."""
+    """What each call of a turn is given: queries before it count as seen, and each has a number for its result.
+
+    Numbers go on through a conversation; a query that fails has one too.
+    """
     seen = [seen_text(state)]
     steps = all_steps(state)
-    results = {step.result or step.number: step for step in steps if step.rows is not None}
-    result = max((step.result for step in steps), default=0)
+    before = [step for turn in state["history"] for step in turn.steps]
+    result = max((step.result for step in (*before, *steps)), default=0)
+    named = (*(step for step in before if step.call.tool in RUN_QUERIES), *steps)
+    results = {step.result: step for step in named if step.rows is not None and step.result}
     earlier = tuple(turn.question for turn in state["history"])
     contexts = []
     for call in calls:
@@ -434,7 +442,7 @@ def _run_one(number: int, call: Call, toolbox: Toolbox, context: Context) -> _Ra
     seconds = round(time.monotonic() - began, 3)
     context.found[number] = seen.data
     shown = f"{call.arguments.get('query', '')}\n{seen.text}"
-    notes = notes_on(context.notes, shown, context.seen) if seen.ok else []
+    notes = notes_on(context.notes, shown, context.seen) if seen.ok and context.notes else []
     lines = "\n".join(f"Note on {note.about}: {note.text}" for note in notes)
     step = Step(
         number,
@@ -446,7 +454,7 @@ def _run_one(number: int, call: Call, toolbox: Toolbox, context: Context) -> _Ra
         nodes=seen.nodes,
         facts=seen.facts,
         lost=seen.lost,
-        result=seen.result or (context.number if call.tool in RUN_QUERIES and seen.rows is not None else 0),
+        result=seen.result or (context.number if call.tool in RUN_QUERIES else 0),
         ran=seen.ran,
     )
     return step, seen.usage, error

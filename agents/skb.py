@@ -26,6 +26,7 @@ from kbnav.tools.skb import (
     vector_query,
 )
 from kbnav.tools.toolbox import Toolbox
+from kbnav.tools.wikidata import show_rows
 
 NAME = "skb"
 ROWS = 10
@@ -40,6 +41,7 @@ SKB_TOOLS = (
     get_fields,
     vector_query,
     execute_query,
+    show_rows,
     finish,
 )
 SHOWN = Shown(rows=ROWS)

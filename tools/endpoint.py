@@ -11,45 +11,39 @@ from collections.abc import Sequence
 from kbnav.errors import TellModel, UnknownId
 from kbnav.knowledge.base import (
     ClassShape,
-    Direction,
     Entity,
     KnowledgeBase,
     Profiled,
-    PropertyProfile,
     SearchKind,
     Shaped,
     ShapeProperty,
     Share,
 )
-from kbnav.tools import wikidata
-from kbnav.tools.context import Context, Observation, Shown
+from kbnav.tools.context import Context, Observation, Shown, Thought
 from kbnav.tools.show import (
+    UNTYPED,
     counted,
     cut,
     entity_name,
     entry_text,
     incoming_text,
-    listed,
+    kind_name,
     search_text,
     times,
+    uses_text,
 )
-from kbnav.tools.wikidata import examples, of_properties, query_once
+from kbnav.tools.wikidata import of_properties
 
-_NAMED = 20
-"""Ids of one query that are looked up at most."""
 _SHAPED = 25
 """Properties of a class that are shown."""
 _SAMPLE, _SPAN, _NEAR = 40, 3, 0.7
 """Characters of a sample; least, middle and greatest; share of properties from which a class is like another."""
-_UNTYPED = {"rdfs:Resource": "things of no class here", "rdfs:Literal": "texts in a language"}
-"""What values are called that have neither class nor datatype."""
 
 
-def search_entities(context: Context, thought: str, query: str, kind: SearchKind = "any") -> Observation:
+def search_entities(context: Context, thought: Thought, query: str, kind: SearchKind = "any") -> Observation:
     """Find things, classes and properties by name: "Marie Curie", "supplier". A whole question finds nothing.
 
     Args:
-        thought: Why this step comes next.
         query: A name, or one to four words.
         kind: "property" or "item" (things and classes): only those.
     """
@@ -58,14 +52,13 @@ def search_entities(context: Context, thought: str, query: str, kind: SearchKind
     return Observation(search_text(result, query, context.shown), data=result)
 
 
-def get_entry(context: Context, thought: str, entity_id: str, properties: str = "") -> Observation:
+def get_entry(context: Context, thought: Thought, entity_id: str, properties: str = "") -> Observation:
     """Read one thing: what is stated of it, cut to what matters for the question, and what comes in, counted.
 
     It shows which properties a thing really has. Of a class, it shows what the members have: properties, how many of
     them have each, and of which class or datatype the values are.
 
     Args:
-        thought: Why this step comes next.
         entity_id: The id of the thing or class, as results show it: a prefixed name, or an IRI between < and >.
         properties: Ids of properties to see whole, and nothing else, with spaces between.
     """
@@ -96,71 +89,6 @@ def _around(context: Context, entity_id: str) -> list[str]:
         return []
 
 
-def get_property_examples(context: Context, thought: str, property_id: str) -> Observation:
-    """See how a property is used: real statements, counts, the classes and datatypes at both ends.
-
-    Use it when its name does not say which way it points or what its values are.
-
-    Args:
-        thought: Why this step comes next.
-        property_id: The id of the property, as results show it.
-    """
-    return examples(context, property_id, uses_text)
-
-
-def execute_query(context: Context, thought: str, query: str) -> Observation:
-    """Run a SPARQL query (SELECT, ASK or CONSTRUCT) and see its rows, or the first and the last of many, and counts.
-
-    Use only ids that you have seen in a result. The prefixes that results use need not be declared. Results are
-    numbered; running a query once more makes its result the last one.
-
-    Args:
-        thought: Why this step comes next.
-        query: The whole query.
-    """
-    return query_once(context, query, lambda: _unseen(context, query))
-
-
-def _unseen(context: Context, query: str) -> str:
-    """Names the ids that the model has not been shown and that stand in no triple of the endpoint."""
-    kb = context.kb
-    if not isinstance(kb, Shaped):
-        return ""
-    ids = [one for one in kb.ids_in(query) if not re.search(rf"{re.escape(one)}(?![\w%]|[-.]\w)", context.seen)]
-    unknown = []
-    for one in ids[:_NAMED]:
-        ask = f"ASK {{ {{ {one} ?p ?o }} UNION {{ ?s ?p {one} }} UNION {{ ?s {one} ?o }} }}"
-        try:
-            unknown += [] if context.kb.execute_query(ask).boolean else [one]
-        except TellModel:  # taken for granted
-            continue
-    return f"(Unknown here: {', '.join(unknown)}; search for the names.)\n" if unknown else ""
-
-
-def search_neighbors(
-    context: Context,
-    thought: str,
-    entity_id: str,
-    query: str = "",
-    relation: str = "",
-    direction: Direction = "both",
-    offset: int = 0,
-) -> Observation:
-    """Find what a thing is linked to, in both directions, best match first.
-
-    Often the fact is stated on the other thing and points to this one, where get_entry does not show it.
-
-    Args:
-        thought: Why this step comes next.
-        entity_id: The id of the thing.
-        query: Words for the wanted relation or neighbour, to rank edges by.
-        relation: Id of a property, to see only its edges.
-        direction: "out" for edges that leave the thing, "in" for those that point to it.
-        offset: How many of the best edges to pass over.
-    """
-    return wikidata.search_neighbors(context, thought, entity_id, query, relation, direction, offset)
-
-
 def shapes_for(kb: KnowledgeBase, question: str, language: str, shown: Shown) -> str:
     """What a prompt is told of an endpoint: its classes with counts, and the shapes of those that the question names.
 
@@ -174,8 +102,9 @@ def shapes_for(kb: KnowledgeBase, question: str, language: str, shown: Shown) ->
         return ""
     few = classes[:_SHAPED]
     told = ", ".join(entity_name(one.entity) + (f" {one.count:,}" if one.count else "") for one in few)
-    more = f", and {len(classes) - len(few)} more" if len(classes) > len(few) else ""
-    lines = [f"Classes, with their members: {told}{more}."] if few else []
+    which = f"The {len(few)} of {len(classes)} classes" if len(classes) > len(few) else "All classes, those"
+    named = "Below are at most four of them, and four properties, that the question names."
+    lines = [f"{which} with most direct members first: {told}. {named}"] if few else []
     shapes = list[ClassShape]()
     for one in kb.classes_named(question, language=language):
         try:
@@ -243,7 +172,7 @@ def shape_text(shape: ClassShape, others: Sequence[ClassShape] = ()) -> str:
     both = {one.property.id for one in shape.properties if one.symmetric}
     for one, source in incoming:
         if one.entity.id not in both:
-            origin = entity_name(source) if source else _UNTYPED["rdfs:Resource"]
+            origin = entity_name(source) if source else UNTYPED["rdfs:Resource"]
             where = f" to {of}" if sampled else ""
             lines.append(f"  ^{entity_name(one.entity)}: comes in {times(one.count)}{where} from {origin}")
     return "\n".join(lines)
@@ -267,7 +196,7 @@ def _property_line(one: ShapeProperty, sampled: int) -> str:
     percent = f"{100 * one.have / sampled:.0f} %" if sampled else ""
     share = f"{one.have:,} of {sampled:,}" if percent in ("100 %", "0 %") else percent
     several = f", up to {one.most} each" if one.most > 1 else ""
-    ranges = cut(" or ".join(_kind_name(of.entity) for of in one.ranges), 200)
+    ranges = cut(" or ".join(kind_name(of.entity) for of in one.ranges), 200)
     both = ", both ways" if one.symmetric else ""
     values = [cut(value.text or value.id, _SAMPLE) for value in one.values]
     told = (
@@ -279,27 +208,3 @@ def _property_line(one: ShapeProperty, sampled: int) -> str:
         f"  {entity_name(one.property)}: {'all' if one.have >= sampled else share}{several}"
         f"{f'; {ranges}' if ranges else ''}{both}{told}"
     )
-
-
-def _kind_name(entity: Entity) -> str:
-    """A class or datatype; what has neither is called the same everywhere."""
-    return _UNTYPED.get(entity.id) or entity_name(entity)
-
-
-def uses_text(profile: PropertyProfile, property_id: str) -> str:
-    """How a property is used."""
-    lines = [f"{property_id} is used {times(profile.direct, profile.limit)}."]
-    if profile.sampled and profile.subjects and profile.sampled >= profile.direct:  # a sample cuts subjects apart
-        many = f"{profile.sampled / profile.subjects:.1f}".removesuffix(".0")
-        lines.append(f"Each subject has {many} of them in the mean.")
-
-    def shares(head: str, classes: Sequence[Share]) -> str:
-        named = [Share(Entity(_kind_name(one.entity)), one.count) for one in classes]
-        return listed(head, named, profile.sampled)
-
-    kinds = [shares("Subjects are", profile.subject_classes), shares("values are", profile.value_classes)]
-    if any(kinds):
-        text = "; ".join(kind for kind in kinds if kind)
-        of = f" (of the first {profile.sampled:,})" if profile.sampled < profile.direct else ""
-        lines.append(f"{text[0].upper()}{text[1:]}{of}.")
-    return "\n".join(lines)

@@ -17,7 +17,7 @@ from kbnav.knowledge.sparql.tokens import AGGREGATES, edited, tokenize
 from kbnav.knowledge.sparql.vocabulary import written
 from kbnav.runs.trajectory import QUERY, Step, Usage
 from kbnav.settings.systems import KBKind, kb_kind
-from kbnav.tools.context import Context, Observation, Shown
+from kbnav.tools.context import Context, Observation, Shown, Thought
 from kbnav.tools.endpoint import shapes_for
 from kbnav.tools.show import table_text
 from kbnav.tools.toolbox import ENDPOINT_TOOLS, WIKIDATA_TOOLS, ToolFunction
@@ -54,7 +54,7 @@ def several_tools(kb: SeveralKB) -> tuple[ToolFunction, ...]:
 @cache
 def _with_kb(tool: ToolFunction, names: tuple[str, ...]) -> ToolFunction:
     """A tool with one more argument, ``kb``: one of the names, or for anything but a query all of them."""
-    queried, own, hints = tool.__name__ == QUERY, signature(tool), get_type_hints(tool)
+    queried, own, hints = tool.__name__ == QUERY, signature(tool), get_type_hints(tool, include_extras=True)
     kinds: Any = Literal[names if queried else (ALL, *names)]
     default = Parameter.empty if queried else ALL
 
@@ -135,14 +135,13 @@ def about_several(kb: SeveralKB, question: str, language: str, shown: Shown) -> 
     return {"kbs": told}
 
 
-def join_results(context: Context, thought: str, query: str, result: int, kb: str) -> Observation:
+def join_results(context: Context, thought: Thought, query: str, result: int, kb: str) -> Observation:
     """Run a query in one knowledge base for the rows of an earlier result, which may be another's.
 
     Each column of that result is a variable in the query and has its values; select those that the answer needs. Where
     ids differ, join by a name or an identifier that both have.
 
     Args:
-        thought: Why this step comes next.
         query: A SELECT query that uses columns of the result as variables, without VALUES for them.
         result: Its number.
         kb: The knowledge base that runs the query.

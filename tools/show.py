@@ -118,12 +118,15 @@ def statement_text(statement: Statement, shown: Shown) -> str:
 
 
 def statement_lines(statements: Sequence[Statement], shown: Shown) -> list[str]:
-    """Statements, one a line; what is stated several times of one value is one line with the qualifiers of each."""
+    """A line for each property; a value with qualifiers or a rank has one of its own.
+
+    What is stated several times of one value is told once, with the qualifiers of each.
+    """
     merged: dict[tuple[str, str, str, str], list[Statement]] = {}
     for one in statements:
         key = (one.property.id, one.value.id or one.value.text, one.value.special, one.rank)
         merged.setdefault(key, []).append(one)
-    lines = []
+    lines, plain = list[str](), dict[str, int]()
     addresses: Counter[str] = Counter()
     for same in merged.values():
         if same[0].property.datatype == "url":
@@ -137,8 +140,14 @@ def statement_lines(statements: Sequence[Statement], shown: Shown) -> list[str]:
         different = list(dict.fromkeys(filter(None, texts)))
         times = f" (stated {len(same)} times)" if len(same) > 1 and len(different) > 1 else ""
         rank = " (preferred)" if same[0].rank == "preferred" else ""
-        head = f"{entity_name(same[0].property)}: {value_text(same[0].value, shown.cell)}"
-        lines.append(f"- {head}{''.join(f' [{text}]' for text in different)}{rank}{times}")
+        name, value = entity_name(same[0].property), value_text(same[0].value, shown.cell)
+        if different or rank:
+            lines.append(f"- {name}: {value}{''.join(f' [{text}]' for text in different)}{rank}{times}")
+        elif name in plain:
+            lines[plain[name]] += f"; {value}"
+        else:
+            plain[name] = len(lines)
+            lines.append(f"- {name}: {value}")
     more = {name: number - _ADDRESSES for name, number in addresses.items() if number > _ADDRESSES}
     return [*lines, *(f"- {name}: {number} more addresses" for name, number in more.items())]
 
@@ -150,11 +159,10 @@ def entry_text(
     *,
     empty: str = "It has no statements of its own.",
     about: Sequence[str] = (),
-    joined: bool = False,
 ) -> str:
     """An entry whose statements were cut to ``kept``; the properties left out are named. ``empty``: if it has none.
 
-    ``about`` are lines that come before its statements. ``joined``: the values of one property stand on one line.
+    ``about`` are lines that come before its statements.
     """
     head = f"{entity_name(entry.entity)}: {cut(entry.entity.description, shown.cell)}".rstrip(": ")
     lines = [f"{entry.redirected_from} was merged into {entry.entity.id}."] if entry.redirected_from else []
@@ -166,13 +174,7 @@ def entry_text(
     if entry.document:
         lines.append(entry.document)
     lines += about
-    if joined:
-        values: dict[str, list[str]] = {}
-        for one in kept.statements:
-            values.setdefault(entity_name(one.property), []).append(value_text(one.value, shown.cell))
-        lines += [f"- {name}: {'; '.join(texts)}" for name, texts in values.items()]
-    else:
-        lines += statement_lines([*kept.statements, *kept.identifiers], shown)
+    lines += statement_lines([*kept.statements, *kept.identifiers], shown)
     hidden = Counter(entity_name(one.property) for one in entry.statements)
     hidden.subtract(entity_name(one.property) for one in kept.statements)
     more = [f"{name} ×{number}" if number > 1 else name for name, number in hidden.items() if number > 0]
@@ -318,8 +320,8 @@ def _term(cell: Term) -> str:
     return f'"{cell.value}"' + (f"^^{re.split('[#/]', cell.datatype)[-1]}" if cell.datatype else "")
 
 
-def rows_text(table: AnswerTable, shown: Shown, *, start: int, contains: str) -> str:
-    """A page of a result's rows from row ``start`` (counted from 1), of those only that hold a text in any case.
+def rows_text(table: AnswerTable, shown: Shown, *, start: int, contains: str) -> tuple[str, Sequence[Row]]:
+    """A page of a result's rows from row ``start`` (counted from 1), of those only that hold a text; and these rows.
 
     The text is looked for in the whole row, of which long cells and far columns are cut where it is shown.
     """
@@ -338,7 +340,8 @@ def rows_text(table: AnswerTable, shown: Shown, *, start: int, contains: str) ->
         total = f"{len(wanted)} of {len(table.rows)} rows contain “{contains}”"
     more = len(later) - len(page)
     total += f"; {more} more after these." if more else "."
-    return "\n".join(["\t".join(["row", *table.columns[:_COLUMNS]]), *page, total])
+    text = "\n".join(["\t".join(["row", *table.columns[:_COLUMNS]]), *page, total])
+    return text, [table.rows[number - 1] for number in later[: len(page)]]
 
 
 def _count(number: int, noun: str) -> str:
@@ -428,7 +431,8 @@ _LEAST = 0.02
 def property_text(profile: PropertyProfile, property_id: str, shown: Shown) -> str:
     """How a property is used, and two statements with their qualifiers."""
     direct, whole = (times(number, profile.limit) for number in (profile.direct, profile.statements))
-    lines = [f"{property_id} is used {direct} as wdt:{property_id} and {whole} as p:{property_id}."]
+    told = f"{direct} as wdt:{property_id} (best rank) and {whole} as p:{property_id} (all statements)"
+    lines = [f"{property_id} is used {told}."]
     sampled = profile.sampled
     if sampled and profile.subjects:
         many = f"{sampled / profile.subjects:.1f}".removesuffix(".0")
@@ -445,6 +449,34 @@ def property_text(profile: PropertyProfile, property_id: str, shown: Shown) -> s
     for use in profile.uses:
         # The property has been named; its id alone is read more easily.
         lines.append(f"With qualifiers: {entity_name(use.subject)} -- {statement_text(use.statement, shown)}")
+    return "\n".join(lines)
+
+
+UNTYPED = {"rdfs:Resource": "things of no class here", "rdfs:Literal": "texts in a language"}
+"""What values are called that have neither class nor datatype."""
+
+
+def kind_name(entity: Entity) -> str:
+    """A class or datatype; what has neither is called the same everywhere."""
+    return UNTYPED.get(entity.id) or entity_name(entity)
+
+
+def uses_text(profile: PropertyProfile, property_id: str) -> str:
+    """How a property is used."""
+    lines = [f"{property_id} is used {times(profile.direct, profile.limit)}."]
+    if profile.sampled and profile.subjects and profile.sampled >= profile.direct:  # a sample cuts subjects apart
+        many = f"{profile.sampled / profile.subjects:.1f}".removesuffix(".0")
+        lines.append(f"Each subject has {many} of them in the mean.")
+
+    def shares(head: str, classes: Sequence[Share]) -> str:
+        named = [Share(Entity(kind_name(one.entity)), one.count) for one in classes]
+        return listed(head, named, profile.sampled)
+
+    kinds = [shares("Subjects are", profile.subject_classes), shares("values are", profile.value_classes)]
+    if any(kinds):
+        text = "; ".join(kind for kind in kinds if kind)
+        of = f" (of the first {profile.sampled:,})" if profile.sampled < profile.direct else ""
+        lines.append(f"{text[0].upper()}{text[1:]}{of}.")
     return "\n".join(lines)
 
 

@@ -22,7 +22,7 @@ from kbnav.knowledge.base import INVERSE, Direction, Edge, Entry, Statement
 from kbnav.knowledge.skb.graph import Hop, NodeNumbers
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, text_literal, written
-from kbnav.tools.context import Context, Observation
+from kbnav.tools.context import Context, Observation, Thought
 from kbnav.tools.show import (
     cut,
     entity_name,
@@ -34,7 +34,7 @@ from kbnav.tools.show import (
     value_text,
 )
 from kbnav.tools.walking import described, link_lines, neighborhood, once
-from kbnav.tools.wikidata import run_query
+from kbnav.tools.wikidata import nodes_of, run_query
 
 _MOST = 50
 """Nodes that one call may ask for."""
@@ -50,13 +50,12 @@ _SHORT = 300
 """Characters of a document up to which a batched call shows it whole."""
 
 
-def search_entities(context: Context, thought: str, query: str) -> Observation:
+def search_entities(context: Context, thought: Thought, query: str) -> Observation:
     """Find nodes by name, also misspelled ones, and by words of their documents; and relations by name.
 
     Short names work best. Results are shown as "name (id): type".
 
     Args:
-        thought: Why this step comes next.
         query: A name, or a short phrase.
     """
     result = context.kb.search_entities(query, language=context.language, limit=context.shown.entities)
@@ -90,7 +89,7 @@ def _as_value(kb: SkbKB, query: str) -> str:
 
 def get_entry(
     context: Context,
-    thought: str,
+    thought: Thought,
     entity_id: str = "",
     entity_ids: list[str] = [],  # noqa: B006 - read only, and what the schema tells a model
 ) -> Observation:
@@ -99,7 +98,6 @@ def get_entry(
     Edges that come in from other nodes are listed under ^relation. Several nodes are shown shortly, one after another.
 
     Args:
-        thought: Why this step comes next.
         entity_id: The id of the node, as results show it, or the name of a relation.
         entity_ids: Ids of several nodes to compare, at most 10, in place of entity_id.
     """
@@ -109,15 +107,30 @@ def get_entry(
 def _whole_entry(context: Context, entity_id: str) -> Observation:
     entry = _one_way(context.kb.get_entry(entity_id, language=context.language))
     kept, usage = context.prune(entry, context.asked)
-    linked = [one.value.id for one in kept.statements if one.value.id]
-    own = [entry.entity.id] if entry.entity.kind != "property" else []
-    empty = "It has no edges." if own else ""
     left = len(entry.document) - _DOCUMENT
-    shown = entry.document
-    if left > 0:
-        shown = f"{entry.document[:_DOCUMENT].rstrip()}… ({left:,} more characters)"
-    text = entry_text(replace(entry, document=shown), kept, context.shown, empty=empty, joined=True)
-    return Observation("\n".join([text, *_not_read(entry)]), usage=usage, nodes=once([*own, *linked]))
+    document = f"{entry.document[:_DOCUMENT].rstrip()}… ({left:,} more characters)" if left > 0 else entry.document
+    return replace(_told(context, replace(entry, document=document), kept), usage=usage)
+
+
+def _short_entry(context: Context, entity_id: str) -> Observation:
+    """A node in a few lines: what of its document fits the question, and some edges of each relation."""
+    entry, document = _one_way(context.kb.get_entry(entity_id, language=context.language)), ""
+    if len(whole := entry.document.strip()) > _SHORT:
+        fitting = as_skb(context.kb, "get_entry").excerpts([entity_id], context.asked).get(entity_id, "")
+        document = f"{fitting or whole[:_SHORT]} (of a document of {len(whole):,} characters)"
+    by_relation: defaultdict[str, list[Statement]] = defaultdict(list)
+    for one in entry.statements:
+        by_relation[one.property.id].append(one)
+    few = [one for edges in by_relation.values() for one in edges[:_FEW]]
+    return _told(context, replace(entry, document=document or whole), replace(entry, statements=tuple(few)))
+
+
+def _told(context: Context, entry: Entry, kept: Entry) -> Observation:
+    own = [entry.entity.id] if entry.entity.kind != "property" else []
+    text = entry_text(entry, kept, context.shown, empty="It has no edges." if own else "")
+    if entry.omitted:
+        text += "\nNot read: " + ", ".join(f"{count:,} more {what}" for what, count in entry.omitted.items()) + "."
+    return Observation(text, nodes=once([*own, *(one.value.id for one in kept.statements)]))
 
 
 def _one_way(entry: Entry) -> Entry:
@@ -131,11 +144,10 @@ def _one_way(entry: Entry) -> Entry:
     return replace(entry, statements=tuple(kept))
 
 
-def read_document(context: Context, thought: str, entity_id: str, start: int = 1) -> Observation:
+def read_document(context: Context, thought: Thought, entity_id: str, start: int = 1) -> Observation:
     """Read the document of one node whole; other results show a sentence of it.
 
     Args:
-        thought: Why this step comes next.
         entity_id: The id of the node.
         start: The first character to see, from 1, of a document that was cut.
     """
@@ -148,13 +160,12 @@ def read_document(context: Context, thought: str, entity_id: str, start: int = 1
     return Observation(text[first : first + _WHOLE] + more, nodes=(entry.entity.id,))
 
 
-def get_property_examples(context: Context, thought: str, relation: str) -> Observation:
+def get_property_examples(context: Context, thought: Thought, relation: str) -> Observation:
     """See a few real edges of a relation, from every pair of node types it links.
 
     Use it when the name of a relation does not say what it means or which way it points.
 
     Args:
-        thought: Why this step comes next.
         relation: The name of the relation.
     """
     examples = context.kb.get_property_examples(relation, language=context.language, limit=context.shown.examples)
@@ -164,7 +175,7 @@ def get_property_examples(context: Context, thought: str, relation: str) -> Obse
 
 def search_neighbors(
     context: Context,
-    thought: str,
+    thought: Thought,
     entity_id: str = "",
     query: str = "",
     relation: str = "",
@@ -174,7 +185,6 @@ def search_neighbors(
     """Find what a node is linked to; neighbours whose names and documents fit the query best come first.
 
     Args:
-        thought: Why this step comes next.
         entity_id: The id of the node.
         query: Words that describe the wanted neighbour.
         relation: The name of a relation, to see only its edges.
@@ -208,11 +218,10 @@ def _linked(
     return Observation("\n".join([head, *lines]), nodes=once(edge.neighbor.id for edge in found.edges))
 
 
-def find_relations(context: Context, thought: str, query: str = "", entity_id: str = "") -> Observation:
+def find_relations(context: Context, thought: Thought, query: str = "", entity_id: str = "") -> Observation:
     """Find relations by words, or see those of one node with their number of links.
 
     Args:
-        thought: Why this step comes next.
         query: Words that the relation, or the types it links, may have.
         entity_id: The id of a node, to see which relations it has.
     """
@@ -227,7 +236,7 @@ def find_relations(context: Context, thought: str, query: str = "", entity_id: s
 
 def vector_query(
     context: Context,
-    thought: str,
+    thought: Thought,
     text: str,
     node_type: str = "",
     limit: int = 10,
@@ -238,7 +247,6 @@ def vector_query(
     Documents do not say what a node is linked to: leave that out of the text, and give the nodes it holds for instead.
 
     Args:
-        thought: Why this step comes next.
         text: A description of what is wanted, in a phrase or a sentence.
         node_type: The name of a node type, to see only its nodes.
         limit: How many nodes to see, at most 50.
@@ -250,15 +258,14 @@ def vector_query(
     return Observation("\n".join(lines) or "Nothing was found.", nodes=once(ranking.ids))
 
 
-def execute_query(context: Context, thought: str, query: str) -> Observation:
-    """Run a SPARQL query (SELECT or ASK) on the graph and see the first and last rows and the number of rows.
+def execute_query(context: Context, thought: Thought, query: str) -> Observation:
+    """Run a SPARQL query (SELECT or ASK) on the graph and see its rows, or the first and the last of many, and counts.
 
     Prefixes need not be declared: node:<id>, type:<type>, rel:<relation as results show it>, field:<field of the
     document>, rdfs:label. In them a space is written _; in ids, types and fields other signs than letters, digits, "_",
     ":", "-" and "." are percent-encoded.
 
     Args:
-        thought: Why this step comes next.
         query: The whole SPARQL query.
     """
     seen = run_query(context, query)
@@ -266,7 +273,7 @@ def execute_query(context: Context, thought: str, query: str) -> Observation:
     if not seen.ok or table is None:
         return seen
     rows = rows_shown(table, context.shown)
-    return replace(seen, nodes=once(cell.entity_id for row in rows for cell in row if cell and cell.entity_id))
+    return replace(seen, nodes=nodes_of(rows))
 
 
 def finish(context: Context, thought: str, nodes: list[str], answer: str = "", no_answer: bool = False) -> Observation:
@@ -278,35 +285,12 @@ def finish(context: Context, thought: str, nodes: list[str], answer: str = "", n
         thought: Why these nodes answer the question; what a reader should know of it.
         nodes: The ids of all that answer it, best first, and of no others; none where only a number or a yes or no is
             asked for, or nothing answers it.
-        answer: The answer in one to three plain sentences, in the language of the question, from results alone: what
-            they do not show is not said, and numbers are those that they give.
-        no_answer: True if results have shown that nothing answers the question, or that what it takes for granted is
-            not so; `answer` says which.
+        answer: The answer in one to three plain sentences, in the language of the question: what results show, and
+            which part of the question no result has shown.
+        no_answer: True if results have shown that the knowledge base does not hold the answer, or that what the
+            question takes for granted is not so, and `answer` says which.
     """
     return Observation("Finished.")
-
-
-def _short_entry(context: Context, entity_id: str) -> Observation:
-    """A node in a few lines: what of its document fits the question, and its edges by relation; all cuts are named."""
-    kb = as_skb(context.kb, "get_entry")
-    entry = kb.get_entry(entity_id, language=context.language)
-    lines = [f"{entity_name(entry.entity)}: {entry.entity.description}".rstrip(": ")]
-    document = entry.document.strip()
-    if len(document) <= _SHORT:
-        lines += [document] if document else []
-    else:
-        fitting = kb.excerpts([entity_id], context.asked).get(entity_id, "")
-        lines.append(f"{fitting or document[:_SHORT]} (of a document of {len(document):,} characters)")
-    by_relation: defaultdict[str, list[Statement]] = defaultdict(list)
-    for one in entry.statements:
-        by_relation[entity_name(one.property)].append(one)
-    shown: list[str | None] = [entry.entity.id] if entry.entity.kind != "property" else []
-    for name, edges in by_relation.items():
-        shown += [one.value.id for one in edges[:_FEW]]
-        ends = "; ".join(value_text(one.value, context.shown.cell) for one in edges[:_FEW])
-        more = f"; and {len(edges) - _FEW:,} more" if len(edges) > _FEW else ""
-        lines.append(f"-- {name} --> {ends}{more}")
-    return Observation("\n".join([*lines, *_not_read(entry)]), nodes=once(shown))
 
 
 def _each(
@@ -335,12 +319,6 @@ def _each(
     return Observation("\n\n".join(dict.fromkeys(texts)), ok=seen, nodes=once(nodes))
 
 
-def _not_read(entry: Entry) -> list[str]:
-    if not entry.omitted:
-        return []
-    return ["Not read: " + ", ".join(f"{count:,} more {what}" for what, count in entry.omitted.items()) + "."]
-
-
 _PATHS, _LONGEST, _NODES = 6, 4, 50
 """Paths of a call, relations of a path, nodes of a call."""
 _COUNTED = 100_000
@@ -365,7 +343,7 @@ class PathFrom(TypedDict):
 
 def follow_paths(
     context: Context,
-    thought: str,
+    thought: Thought,
     paths: list[PathFrom] = [],  # noqa: B006 - read only, and what the schema tells a model
     node_type: str = "",
     most_by: str = "",
@@ -378,7 +356,6 @@ def follow_paths(
     none all nodes of a type are meant.
 
     Args:
-        thought: Why this step comes next.
         paths: Up to 6 paths.
         node_type: The name of a node type, to count and see only its nodes.
         most_by: A relation, with ^ before it to count backwards: the nodes with the most links by it come first, each
@@ -424,11 +401,10 @@ def follow_paths(
     return Observation("\n".join([f"{head}.", *lines]), nodes=tuple(ids))
 
 
-def get_fields(context: Context, thought: str, entity_ids: list[str], fields: list[str]) -> Observation:
+def get_fields(context: Context, thought: Thought, entity_ids: list[str], fields: list[str]) -> Observation:
     """Read some fields of the documents of many nodes at once, one line a node.
 
     Args:
-        thought: Why this step comes next.
         entity_ids: The ids of the nodes, at most 50.
         fields: The names of the fields; where a node lacks one, it is left out.
     """

@@ -53,18 +53,7 @@ WIKIDATA_TOOLS: tuple[ToolFunction, ...] = (
     vector_query,
     finish,
 )
-
-
-ENDPOINT_TOOLS: tuple[ToolFunction, ...] = (
-    endpoint.search_entities,
-    endpoint.get_entry,
-    endpoint.get_property_examples,
-    endpoint.execute_query,
-    show_rows,
-    endpoint.search_neighbors,
-    vector_query,
-    finish,
-)
+ENDPOINT_TOOLS: tuple[ToolFunction, ...] = (endpoint.search_entities, endpoint.get_entry, *WIKIDATA_TOOLS[2:])
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from kbnav.knowledge.skb.search import WALKED, Instances, instances
 from kbnav.models.calls import Ask
 from kbnav.prompts import render
 from kbnav.runs.trajectory import Fact, Trace
-from kbnav.tools.context import Context, Observation
+from kbnav.tools.context import Context, Observation, Thought
 from kbnav.tools.show import cut, entity_name
 
 PAGE = 50
@@ -52,7 +52,7 @@ class WalkingTools:
     def search_neighbors(
         self,
         context: Context,
-        thought: str,
+        thought: Thought,
         entity_id: str,
         relation: str = "",
         direction: Direction = "both",
@@ -63,7 +63,6 @@ class WalkingTools:
         """Find what a node is linked to. Of many neighbours, those are kept that matter most for the question.
 
         Args:
-            thought: Why this step comes next.
             entity_id: The id of the node, as results show it.
             relation: The name or id of a relation, to see only its links; with ^ before it, links that come in.
             direction: "out" for links that leave the node, "in" for links that point to it, or "both".
@@ -232,11 +231,12 @@ def _links_there_are(kb: KnowledgeBase, entity_id: str) -> str:
 
 
 def described(kb: SkbKB, ranking: Ranking, about: str) -> list[str]:
-    """``name (id): type; a line of its document`` of each node of a ranking."""
+    """``name (id), score: type; a line of its document``, where it fits best, of each node of a ranking."""
     lines, typed = kb.excerpts(ranking.ids, about), len(kb.skb.type_names) > 1
     told = [(node, filter(None, [node.kind if typed else "", lines.get(node.id)])) for node in ranking.nodes]
     return [
-        f"{cut(node.label or node.id, 200)} ({node.id}): {'; '.join(said)}".removesuffix(": ") for node, said in told
+        f"{cut(node.label or node.id, 200)} ({node.id}), score {node.score:.3f}: {'; '.join(said)}".removesuffix(": ")
+        for node, said in told
     ]
 
 
@@ -292,11 +292,10 @@ _ID = re.compile(r"\(([^()]+)\)")
 Triple = tuple[str, str, str]
 
 
-def recall(context: Context, thought: str, answers: list[str]) -> Observation:
+def recall(context: Context, thought: Thought, answers: list[str]) -> Observation:
     """Look up what a model answered from its own knowledge.
 
     Args:
-        thought: Why this step comes next.
         answers: Names, best first.
     """
     said = [name for name in answers if name.strip()]
@@ -322,13 +321,12 @@ class GeneratingTools:
     ask: Ask
     samples: int = 3
 
-    def generate(self, context: Context, thought: str, request: str) -> Observation:
+    def generate(self, context: Context, thought: Thought, request: str) -> Observation:
         """Add facts that the knowledge base lacks, from what you know yourself; they are marked as generated.
 
         Use it only where a search has shown that a link that is needed is missing.
 
         Args:
-            thought: Why this step comes next.
             request: Which facts are needed, about which nodes, in one sentence.
         """
         trace = Trace()
@@ -371,11 +369,10 @@ class GeneratingTools:
         return Observation("\n".join([said, *lines]), usage=trace.usage, nodes=once(ends), facts=tuple(facts))
 
 
-def search_further(context: Context, thought: str, entity_ids: list[str]) -> Observation:
+def search_further(context: Context, thought: Thought, entity_ids: list[str]) -> Observation:
     """Take back what was generated, and see what nodes one hop further out are linked to.
 
     Args:
-        thought: Why this step comes next.
         entity_ids: The ids of the nodes.
     """
     lines, facts = ["What was generated is taken back. One hop further:"], list[Fact]()
@@ -502,7 +499,7 @@ class PlanningTools:
     def follow_path(
         self,
         context: Context,
-        thought: str,
+        thought: Thought,
         entity_id: str,
         relations: list[str],
         types: list[str],
@@ -511,7 +508,6 @@ class PlanningTools:
         """Follow a path of relations from a node, and see where it leads.
 
         Args:
-            thought: Why this step comes next.
             entity_id: The id of the node to begin with.
             relations: The relations in order, with ^ before one that is followed backwards.
             types: The node types on the way, the first node's included; empty for any.
@@ -586,11 +582,10 @@ class TextQuery:
         """What the tool can do on this SKB though it has no vectors."""
         return frozenset({"vector_query"} if self.kb.skb.text or self.kb.skb.vectors else ())
 
-    def vector_query(self, context: Context, thought: str, text: str, node_type: str = "") -> Observation:
+    def vector_query(self, context: Context, thought: Thought, text: str, node_type: str = "") -> Observation:
         """Find the nodes whose documents are nearest to a description, which should say nothing of links.
 
         Args:
-            thought: Why this step comes next.
             text: A description of what is wanted, in a phrase or a sentence.
             node_type: The name of a node type, to see only its nodes.
         """
@@ -629,11 +624,10 @@ Way = dict[str, Any]
 """A relation to follow from a node, as plain data: ``entity_id``, ``relation`` (^: backwards) and its ``score``."""
 
 
-def search_relations(context: Context, thought: str, entity_ids: list[str]) -> Observation:
+def search_relations(context: Context, thought: Thought, entity_ids: list[str]) -> Observation:
     """See which relations some nodes have, in both directions, with an example of each.
 
     Args:
-        thought: Why this step comes next.
         entity_ids: The ids of the nodes.
     """
     lines, facts = list[str](), list[Fact]()
@@ -651,11 +645,10 @@ def search_relations(context: Context, thought: str, entity_ids: list[str]) -> O
     return Observation("\n".join(lines), facts=tuple(facts))
 
 
-def follow_relations(context: Context, thought: str, ways: list[Way]) -> Observation:
+def follow_relations(context: Context, thought: Thought, ways: list[Way]) -> Observation:
     """Follow relations from nodes, each from its own node, and see what they lead to.
 
     Args:
-        thought: Why this step comes next.
         ways: The nodes with the relations to follow.
     """
     limit = max(_FEWEST, min(FOUND, _FOUND_IN_ALL // max(1, len(ways))))

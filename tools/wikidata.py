@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -16,14 +16,15 @@ from kbnav.answers.relevance import content_words, relevance
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import BadArguments, QueryTimeout, Stopped, TellModel, UnknownId
 from kbnav.knowledge.absence import stated_none
-from kbnav.knowledge.base import Direction, Entry, Profiled, PropertyProfile, SearchKind, is_mirror
+from kbnav.knowledge.base import Direction, Entry, Profiled, SearchKind, Shaped, is_mirror
 from kbnav.knowledge.several import asked_by
-from kbnav.knowledge.sparql.diagnose import diagnosis, is_empty_result
-from kbnav.knowledge.sparql.remarks import Measures, measures, remarks
-from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, entity_ids, vocabulary_of
+from kbnav.knowledge.sparql.diagnose import diagnosis, is_empty_result, unfilled
+from kbnav.knowledge.sparql.remarks import Measures, Row, measures, remarks
+from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, entity_ids, respelled, vocabulary_of
 from kbnav.models.cancellation import Cancellation, OutOfTime
 from kbnav.runs.trajectory import QUERY, Call, Step
-from kbnav.tools.context import Context, Observation, Shown
+from kbnav.settings.systems import kb_kind
+from kbnav.tools.context import Context, Observation, Shown, Thought
 from kbnav.tools.show import (
     CLASS,
     class_text,
@@ -39,14 +40,14 @@ from kbnav.tools.show import (
     search_text,
     statement_lines,
     table_text,
+    uses_text,
 )
 
 
-def search_entities(context: Context, thought: str, query: str, kind: SearchKind = "any") -> Observation:
+def search_entities(context: Context, thought: Thought, query: str, kind: SearchKind = "any") -> Observation:
     """Find entities and properties by name: "Marie Curie", "doctoral advisor". A whole question finds nothing.
 
     Args:
-        thought: Why this step comes next.
         query: A name, or one to four words.
         kind: "property" or "item": only those. "value": statements and qualifiers with this text (a title, a role) as
             their value.
@@ -65,13 +66,12 @@ _IDENTIFIERS = 10
 """Identifiers that are shown."""
 
 
-def get_entry(context: Context, thought: str, entity_id: str, properties: str = "") -> Observation:
+def get_entry(context: Context, thought: Thought, entity_id: str, properties: str = "") -> Observation:
     """Read the page of an entity or property: its statements with qualifiers, cut to what matters for the question.
 
     It shows which properties an entity really has. Edges that come in are counted; of a class, what its instances have.
 
     Args:
-        thought: Why this step comes next.
         entity_id: Its id, such as Q42 or P31.
         properties: Ids of properties to see whole, and nothing else: "P39 P166".
     """
@@ -127,31 +127,24 @@ def _around(context: Context, entity_id: str) -> list[str]:
     return [line for line in (incoming_text(shares), told_class) if line]
 
 
-def get_property_examples(context: Context, thought: str, property_id: str) -> Observation:
+def get_property_examples(context: Context, thought: Thought, property_id: str) -> Observation:
     """See how a property is used: real statements, counts, qualifiers, units, the classes at both ends.
 
     Use it when its name does not say which way it points or what its values are, or before a query with its qualifiers.
 
     Args:
-        thought: Why this step comes next.
-        property_id: Its id, such as P31.
+        property_id: Its id, as results show it.
     """
-    return examples(
-        context,
-        property_id,
-        lambda profile, name: property_text(profile, name.rpartition(":")[2].upper(), context.shown),
-    )
-
-
-def examples(context: Context, property_id: str, text_of: Callable[[PropertyProfile, str], str]) -> Observation:
-    """Statements of a property, and how it is used where that can be counted."""
     found = context.kb.get_property_examples(property_id, language=context.language, limit=context.shown.examples)
     text = examples_text(found, property_id)
     if not (context.shown.profiles and isinstance(context.kb, Profiled)):
         return Observation(text)
     try:
         profile = context.kb.property_profile(property_id, language=context.language)
-        return Observation(f"{text}\n{text_of(profile, found[0].property.id if found else property_id)}")
+        name = found[0].property.id if found else property_id
+        if isinstance(context.kb, Shaped):
+            return Observation(f"{text}\n{uses_text(profile, name)}")
+        return Observation(f"{text}\n{property_text(profile, name.rpartition(':')[2].upper(), context.shown)}")
     except TellModel as error:  # the examples are worth showing without it
         return Observation(f"{text}\n(How it is used could not be counted: {error})")
 
@@ -169,24 +162,18 @@ _NOT_IDS = re.compile(r"\b\w+:[QPL]\d+\b|\b[A-Z]{2,}\b")
 """Ids and keywords of a query; what remains are its variables, texts and comments."""
 
 
-def execute_query(context: Context, thought: str, query: str) -> Observation:
+def execute_query(context: Context, thought: Thought, query: str) -> Observation:
     """Run a SPARQL query (SELECT, ASK or CONSTRUCT) and see its rows, or the first and the last of many, and counts.
 
-    Use only ids that you have seen in a result. The usual prefixes need not be declared. Results are numbered; running
-    a query once more makes its result the last one.
+    Use only ids that you have seen in a result. The usual prefixes, and those that results use, need not be declared.
+    Queries are numbered through the conversation, failed ones too; running one once more makes its result the last.
 
     Args:
-        thought: Why this step comes next.
         query: The whole query.
     """
-    return query_once(context, query, lambda: _unseen(context, thought, query))
-
-
-def query_once(context: Context, query: str, unseen: Callable[[], str]) -> Observation:
-    """``run_query`` unless the query ran before; ``unseen`` says which of its ids a model was not shown."""
     if (before := again(context, query)) is not None:
         return before
-    told, seen = unseen() if context.shown.profiles else "", run_query(context, query)
+    told, seen = _unseen(context, thought, query) if context.shown.profiles else "", run_query(context, query)
     return replace(seen, text=told + seen.text)
 
 
@@ -201,10 +188,10 @@ def run_query(context: Context, query: str) -> Observation:
     context.tables[query] = table
     name = f"Result {context.number}" if context.number and context.shown.whole_rows else ""
     empty = context.shown.profiles and is_empty_result(query, table)
-    reason = _diagnosis(context, query, table) if empty else None
+    reason = _diagnosis(context, query, table, empty=empty) if context.shown.profiles else ""
     told: list[str] = []
     seen: Measures = {}
-    if context.shown.whole_rows and not reason and took < _QUICK:
+    if context.shown.whole_rows and not (empty and reason) and took < _QUICK:
         told, seen = _remarks(context, query, table)
         days = {cell.value for (row, at), one in seen.items() if (cell := row[at]) and (one.precision or 0) > _MONTH}
         context.tables[query] = replace(table, days=tuple(sorted(one for one in days if "-01-01T" in one)))
@@ -225,17 +212,17 @@ def again(context: Context, query: str) -> Observation | None:
     return None
 
 
-def _diagnosis(context: Context, query: str, table: AnswerTable) -> str | None:
-    """Which kind of nothing a result is."""
-    if none := stated_none(context.kb, query, context.language):
+def _diagnosis(context: Context, query: str, table: AnswerTable, *, empty: bool) -> str:
+    """Which kind of nothing a result is, or one of its columns."""
+    if empty and (none := stated_none(context.kb, query, context.language)):
         return f"It is stated that there is none. {none.text}"
 
     def holds(ask: str) -> bool:
         return bool(context.kb.execute_query(ask, language=context.language).boolean)
 
-    certain = not len(table) or table.boolean is not None
-    found = diagnosis(query, holds, certain=certain, partial=is_mirror(context.kb.state()))
-    return found.text if found else None
+    certain, partial = not len(table) or table.boolean is not None, is_mirror(context.kb.state())
+    found = diagnosis(query, holds, certain=certain, partial=partial) if empty else None
+    return found.text if found else unfilled(query, table, holds, partial=partial)
 
 
 _MONTH = 10
@@ -264,11 +251,13 @@ def _remarks(context: Context, query: str, table: AnswerTable) -> tuple[list[str
     seen = measures(asked, table, rows_shown(table, context.shown), run, words)
     if not context.shown.profiles:
         return [], seen
-    return remarks(asked, table, run, words, measured=seen), seen
+    return remarks(asked, table, run, words, seen), seen
 
 
 def _unseen(context: Context, thought: str, query: str) -> str:
     """Names the ids that the model was not shown, unless it or the question speaks of what they are called."""
+    if isinstance(context.kb, Shaped):
+        return _unknown(context, context.kb, query)
     ids = [used for used in entity_ids(query) if not re.search(rf"\b{used}\b", context.seen)]
     known = vocabulary_of(context.kb).each((*_KNOWN, *_COMMON_QUALIFIERS))
     ids = [used for used in ids if used not in known][:_NAMED]
@@ -282,15 +271,31 @@ def _unseen(context: Context, thought: str, query: str) -> str:
     return f"(Check the ids that you have not seen before: {'; '.join(told)}.)\n" if told else ""
 
 
+def _unknown(context: Context, kb: Shaped, query: str) -> str:
+    """Names the ids that the model has not been shown and that stand in no triple of the endpoint."""
+    ids = [one for one in kb.ids_in(query) if not re.search(rf"{re.escape(one)}(?![\w%]|[-.]\w)", context.seen)]
+
+    def used(one: str) -> bool:
+        ask = f"ASK {{ {{ {one} ?p ?o }} UNION {{ ?s ?p {one} }} UNION {{ ?s {one} ?o }} }}"
+        try:
+            return bool(context.kb.execute_query(ask).boolean)
+        except TellModel:  # taken for granted
+            return True
+
+    unknown = [one for one in ids[:_NAMED] if not used(one)]
+    others = ((one, respelled(one)) for one in unknown)
+    told = [f"{one}, which is {other} here" if other != one and used(other) else one for one, other in others]
+    return f"(Unknown here: {', '.join(told)}; search for the names.)\n" if told else ""
+
+
 _LABELLED = 500
 """Entities without a label so far that one call fetches labels of."""
 
 
-def show_rows(context: Context, thought: str, result: int = 0, start: int = 1, contains: str = "") -> Observation:
-    """See further rows of a result that was cut, or those only that contain a text; no query is run.
+def show_rows(context: Context, thought: Thought, result: int = 0, start: int = 1, contains: str = "") -> Observation:
+    """See further rows of a result, also of an earlier question's, or those that contain a text; no query is run.
 
     Args:
-        thought: Why this step comes next.
         result: Its number; 0: the last one with rows.
         start: The first row to see, from 1.
         contains: Only rows with this text.
@@ -311,29 +316,33 @@ def show_rows(context: Context, thought: str, result: int = 0, start: int = 1, c
     if missing:
         names = asked_by(context.kb, query).labels(missing[:_LABELLED], language=context.language)
         table = context.tables[query] = replace(table, labels={**table.labels, **names})
-    text = f"Result {number}:\n" + rows_text(table, context.shown, start=start, contains=contains)
-    nameless = len(missing) - _LABELLED
-    if nameless <= 0:
-        return Observation(text)
-    return Observation(f"{text}\nThe names of {nameless} entities are not known yet: call again to look at more.")
+    told, rows = rows_text(table, context.shown, start=start, contains=contains)
+    text, nameless = f"Result {number}:\n{told}", len(missing) - _LABELLED
+    if nameless > 0:
+        text += f"\nThe names of {nameless} entities are not known yet: call again to look at more."
+    return Observation(text, nodes=nodes_of(rows) if kb_kind(context.kb) == "skb" else ())
+
+
+def nodes_of(rows: Iterable[Row]) -> tuple[str, ...]:
+    """The ids of an SKB's nodes in rows."""
+    return tuple(dict.fromkeys(cell.entity_id for row in rows for cell in row if cell and cell.entity_id))
 
 
 def search_neighbors(
     context: Context,
-    thought: str,
+    thought: Thought,
     entity_id: str,
     query: str = "",
     relation: str = "",
     direction: Direction = "both",
     offset: int = 0,
 ) -> Observation:
-    """Find what an entity is linked to, in both directions, best match first; statements that are not truthy too.
+    """Find what an entity is linked to, in both directions, best match first.
 
     Often the fact is stated on the other entity and points to this one, where get_entry does not show it.
 
     Args:
-        thought: Why this step comes next.
-        entity_id: Its id, such as Q42.
+        entity_id: Its id, as results show it.
         query: Words for the wanted relation or neighbour, to rank edges by.
         relation: Id of a property, to see only its edges.
         direction: "out" for edges that leave the entity, "in" for those that point to it.
@@ -351,19 +360,18 @@ def search_neighbors(
     return Observation(neighborhood_text(found, context.shown, offset=offset), data=found)
 
 
-def vector_query(context: Context, thought: str, text: str, kind: str = "item") -> Observation:
+def vector_query(context: Context, thought: Thought, text: str, kind: str = "item") -> Observation:
     """Find entities whose description is near in meaning to a text, also where they share no word with it.
 
     Use it when a search by name finds nothing and you can describe what you look for.
 
     Args:
-        thought: Why this step comes next.
         text: A description of what is wanted, in a phrase or a sentence.
         kind: "item" or "property", or the id of a class, such as Q5, for its instances; in a local knowledge base the
             type of node.
     """
     ranking = context.kb.vector_query(text, kind=kind, limit=context.shown.entities, language=context.language)
-    lines = [f"{node.label or node.id} ({node.id}): {node.score:.3f}" for node in ranking.nodes]
+    lines = [f"{node.label or node.id} ({node.id}), score {node.score:.3f}" for node in ranking.nodes]
     return Observation("\n".join(lines) or "Nothing was found.")
 
 
@@ -386,9 +394,10 @@ def finish(
         result: Its number; 0: the last one with rows. One without rows, if `answer` says that there is none, or why.
         columns: Those that were asked for, such as "city population", if it has others too, such as a number by which
             these were only chosen.
-        answer: The answer in one to three plain sentences, in the language of the question, from that result alone.
-            Of a list that was shown whole, name all; else say how many there are.
-        no_answer: True if queries have shown that the knowledge base does not hold the answer, or that what the
+        answer: The answer in one to three plain sentences, in the language of the question: what that result shows, and
+            which part of the question no result has shown. Of a list that was shown whole, name all; else say how many
+            there are.
+        no_answer: True if results have shown that the knowledge base does not hold the answer, or that what the
             question takes for granted is not so, and `answer` says which; or if `answer` asks back, because the
             question may mean different things or points at what is not there (a query, an earlier message).
     """

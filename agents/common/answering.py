@@ -27,7 +27,6 @@ from kbnav.knowledge.sparql.rewriting import drop_probe_limit, outer_limit
 from kbnav.knowledge.sparql.syntax import Path, read_query
 from kbnav.knowledge.sparql.verbalization import comment_labels
 from kbnav.knowledge.sparql.vocabulary import entity_ids
-from kbnav.models.transport import reply_purpose
 from kbnav.prompts import render
 from kbnav.runs.trajectory import FINISH, JOIN, RUN_QUERIES, Call, Fact, Outcome, Status, Step, Stop, Turn, Usage
 from kbnav.tools.context import Context, Shown
@@ -133,7 +132,8 @@ class QueryEnding:
         if state["stop"] == "finish":
             number = path[-1].call.arguments.get("result")
             if number:
-                return next((step for step in (*path, *state["discarded"]) if step.result == number), None)
+                before = (step for turn in state["history"] for step in turn.steps)
+                return next((step for step in (*path, *state["discarded"], *before) if step.result == number), None)
             if self.last_executed:
                 return next((step for step in reversed(path) if step.queried and step.rows is not None), None)
         return last_with_rows(path) or last_with_rows(state["discarded"])
@@ -316,21 +316,35 @@ class RankingEnding:
 
 
 def _with_query(outcome: Outcome, state: State, context: Context) -> Outcome:
-    """The outcome with the last query that found all its nodes, or whose numbers its words have; else as it is."""
+    """The outcome with the last query whose rows are its nodes, or whose numbers its words have.
+
+    Of one that found more, only what it says of the nodes is told.
+    """
     ranking, path = outcome.ranking, state["path"] if outcome.status == "answered" and outcome.table is None else ()
+    kept = outcome
     chosen = {node.id for node in ranking.chosen} if ranking else set()
     for step in reversed([one for one in path if one.call.tool in RUN_QUERIES and one.query in context.tables]):
         table = context.tables[step.query]
         if ranking and chosen:
-            columns = [{*map(table.entity, column)} for column in zip(*table.rows, strict=True)]
-            if place := next((at for at, ids in enumerate(columns, 1) if chosen <= ids), 0):
-                cut = len(table) >= (outer_limit(step.query) or 0)
-                query = step.query if cut else re.sub(r"\s*LIMIT\s+\d+\s*$", "", step.query)
-                found = _row_of_each(table, place - 1, ranking)
-                return replace(outcome, query=query, ranking=replace(ranking, found=found))
+            columns = [[*map(table.entity, column)] for column in zip(*table.rows, strict=True)]
+            if place := next((at for at, ids in enumerate(columns, 1) if chosen <= {*ids}), 0):
+                query = _query_of(step.query, columns[place - 1], chosen)
+                found = replace(ranking, found=_row_of_each(table, place - 1, ranking))
+                if query:
+                    return replace(outcome, query=query, ranking=found)
+                kept = replace(outcome, ranking=found) if kept is outcome else kept
         elif outcome.text and _says(outcome.text, table) and (table.boolean is None or step in path[-2:]):
             return replace(outcome, query=step.query, table=table)
-    return outcome
+    return kept
+
+
+def _query_of(query: str, ids: Sequence[str | None], chosen: Collection[str]) -> str:
+    """The query where its rows are the nodes chosen; with a LIMIT where it sorts these first; else empty."""
+    bare = re.sub(r"\s*LIMIT\s+\d+\s*$", "", query)
+    if {*ids} == {*chosen}:
+        return query if len(ids) >= (outer_limit(query) or 0) else bare
+    first = re.search(r"\bORDER\s+BY\b(?:(?!LIMIT)[^{}])*$", bare) and {*ids[: len(chosen)]} == {*chosen}
+    return f"{bare}\nLIMIT {len(chosen)}" if first else ""
 
 
 def _row_of_each(table: AnswerTable, place: int, ranking: Ranking) -> AnswerTable:
@@ -405,6 +419,7 @@ class ModelWriter:
     def __call__(self, outcome: Outcome, state: State, context: Context) -> tuple[str, Usage]:
         """The model's text, or the plain words where it gives none."""
         from kbnav.models.chat import ask
+        from kbnav.models.transport import reply_purpose
 
         if outcome.ranking is not None:
             name, values = "skb/answer.md", _of_ranking(outcome.ranking, state)

@@ -75,7 +75,8 @@ class Schema:
             return []
         found = [one for one in NodeMatcher(self.kb.skb, "exact").match(question) if not one.common]
         kinds = len(self.kb.skb.type_names) > 1
-        return [f"{one.label} ({one.id}){f', {one.kind}' if kinds else ''}" for one in found[:_STARTS]]
+        told = [f"{one.label} ({one.id}){f', {one.kind}' if kinds else ''}" for one in found]
+        return _first(told, _STARTS)
 
     def _relation_data(self, name: str, tuples: Sequence[TypeTuple]) -> dict[str, Any]:
         pairs = [one.model_dump() for one in tuples[:PAIRS]]
@@ -102,7 +103,17 @@ class Schema:
         skb = self.kb.skb
         keys = dict.fromkeys(key for node in _spread(start, count, _READ) for key in skb.documents[node])
         told = [key for key in keys if not key.startswith("_") and key not in skb.meta.alias_fields]
-        return [_short(key) for key in told[:_FIELDS]]
+        return _first([self._field(key) for key in told], _FIELDS)
+
+    def _field(self, key: str) -> str:
+        """The name of a field, with how queries write it where that is not plain."""
+        own = local_name(key.replace(" ", "_"))
+        plain = own == key or "execute_query" not in self.kb.capabilities
+        return _short(key) if plain else f"{_short(key)} (field:{own})"
+
+
+def _first(told: Sequence[str], most: int) -> list[str]:
+    return [*told[:most], *([f"and {len(told) - most} more"] if len(told) > most else [])]
 
 
 def _short(name: str) -> str:

@@ -194,15 +194,15 @@ def test_results_are_numbered_by_themselves_and_not_by_the_action(tmp_path, mini
     good, other = "SELECT ?x { ?x wdt:P61 wd:Q7186 }", "SELECT ?x { ?x wdt:P61 ?y }"
     replies = [
         says(("search_entities", {"query": "radium"})), queries(good), queries("SELECT"), queries(other), queries(good),
-        says(("show_rows", {"result": 2})), says(("finish", {"result": 1})),
+        says(("show_rows", {"result": 3})), says(("finish", {"result": 1})),
     ]  # fmt: skip
     run = ask(spinach_with(ScriptedModel(replies=replies), None, mini_kb, Settings(home=tmp_path, language="en")), "?")
     assert "Result 1: 2 rows" in run.path[1].observation
-    assert "Result 2: " in run.path[3].observation
+    assert "Result 3: " in run.path[3].observation
     assert run.path[4].observation.startswith("This is result 1 again.")
-    assert run.path[5].observation.startswith("Result 2:\n")
+    assert run.path[5].observation.startswith("Result 3:\n")
     assert run.outcome.query == good
-    assert [step.result for step in run.path] == [0, 1, 0, 2, 1, 0, 0]
+    assert [step.result for step in run.path] == [0, 1, 2, 3, 1, 0, 0]
 
 
 def test_a_corrected_call_is_no_repeat_of_the_one_that_could_not_be_run(tmp_path):

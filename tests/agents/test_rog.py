@@ -60,7 +60,7 @@ def test_a_path_is_followed_backwards_and_only_from_nodes_of_its_type(village, t
 def test_the_path_text_retrieves_by_documents(village, tmp_path):
     run, script = asked(village, tmp_path, Given((BY_TEXT,)), "- Ann Reed (p1)")
     assert [step.call.tool for step in run.path] == ["plan", "vector_query", "finish"]
-    assert "Nodes whose documents fit the question:\n<result>\nAnn Reed (p1): person" in script.prompts[0]
+    assert "Nodes whose documents fit the question:\n<result>\nAnn Reed (p1), score " in script.prompts[0]
     assert run.outcome.text == "Ann Reed"
 
 

@@ -132,7 +132,7 @@ def test_rows_of_one_are_taken_up_by_a_query_to_the_other(both, settings, limit)
     assert not no_column.ok
     assert "?s, ?country" in no_column.observation
     assert not no_result.ok
-    assert joined.result == 2
+    assert joined.result == 4
     note = joined.observation.splitlines()[1]  # which says where the rows are from, and by which query
     assert note.startswith("?s, ?country are of result 1, from company (3 rows of `SELECT ?s ?country")
     assert note.endswith("from places.")

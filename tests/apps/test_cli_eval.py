@@ -64,7 +64,7 @@ def test_run_score_and_compare(kbnav, folder):
 def test_a_run_is_made_again_from_what_it_saved(kbnav, folder, monkeypatch):
     secret = ("--set", "api_key=sk-not-to-be-shown")
     kbnav.out(*RUN, "--out", "runs/a", "--limit", "4", "--without", "rollback", "--set", "budget.steps=7", *secret)
-    code, out, _ = kbnav("repeat", "runs/a", "--json")
+    code, out, _ = kbnav("repeat", "runs/a/run.json", "--json")
     card = json.loads(out)
     assert json.loads(card["setting budget"]) == {"steps": 7, "without": ["rollback"]}
     assert (card["model"], card["system"]) == ("offline", "spinach")

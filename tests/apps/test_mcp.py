@@ -21,6 +21,7 @@ from kbnav.apps.mcp import ASK, DATABASE, RETRIEVE, LocalBackend, build_server, 
 from kbnav.apps.secrets import secrets_of
 from kbnav.apps.web.store import Store, open_sqlite
 from kbnav.knowledge.base import KnowledgeBase
+from kbnav.retrieval.base import build_retriever
 from kbnav.settings.model import Price, Settings
 from kbnav.settings.systems import find
 from tests.apps.web.parts import Explorer, Served, web_settings
@@ -223,6 +224,18 @@ def test_over_http_a_call_that_is_taken_back_keeps_its_place_until_it_is_over(mi
 
 
 RANKED = {"query": "love letter"}
+BUILT: list[Any] = []
+
+
+def counted(kb: KnowledgeBase, settings: Settings) -> Any:
+    """A retriever of one's own, which does not say its kind."""
+    BUILT.append(build_retriever("bm25", kb, settings))
+    return BUILT[-1]
+
+
+def test_a_retriever_that_does_not_say_its_kind_is_built_once(demo_kb, tmp_path):
+    LocalBackend(offered_at(web_settings(tmp_path), demo_kb, f"{__name__}:counted"))
+    assert len(BUILT) == 1
 
 
 def test_retrievers_rank_over_http_within_the_limits(demo_kb, tmp_path):

@@ -205,6 +205,11 @@ def test_a_run_that_cannot_be_scored_says_why(tmp_path):
         score_run(read_saved_run(saved_folder(tmp_path / "both", {"a": table("Q1"), "b": ("1",)}, {})))
     with pytest.raises(UsageError, match="no run in"):
         read_saved_run(tmp_path)
+    saved = saved_folder(tmp_path / "ragged", {"a": ("1",)}, {"a": Ranking()}) / "questions.jsonl"
+    text = saved.read_text().replace('"nodes":[],"found":null', '"nodes":[],"found":{"rows":[[null]]}')
+    saved.write_text(text)
+    with pytest.raises(DataError, match=r"record 1: .*0 nodes and 1 rows"):
+        read_saved_run(saved.parent)
 
 
 QUESTIONS = """

@@ -33,7 +33,7 @@ from kbnav.models.calls import BYTES_PER_TOKEN, Blobs, ModelCalls, Replies, open
 from kbnav.models.cancellation import Cancellation, OutOfTime
 from kbnav.models.chat import LARGEST, ask, invoke, open_chat_model
 from kbnav.models.scripted import ScriptedModel, answer, names
-from kbnav.models.transport import Draft, _Reading, clients, reply_purpose, streaming_to
+from kbnav.models.transport import Draft, _Reading, client, reply_purpose, streaming_to
 from kbnav.prompts import render
 from kbnav.retrieval.expansion import parse_score
 from kbnav.runs.trajectory import Call, Step, Trace, Usage
@@ -72,15 +72,14 @@ def test_the_policy_samples_and_everything_else_does_not():
     assert "top_p" not in other
 
 
-@pytest.mark.parametrize("braked", [False, True])
 @pytest.mark.parametrize("variable", ["OPENAI_PROXY", "HTTP_PROXY"])
-def test_a_proxy_of_the_environment_is_used(monkeypatch, variable, braked):
-    host = f"{variable[:4]}-{braked}.invalid".lower()  # LangChain keeps clients by the endpoint's address
+def test_a_proxy_of_the_environment_is_used(monkeypatch, variable):
+    host = f"{variable[:4]}.invalid".lower()  # LangChain keeps clients by the endpoint's address
     with ModelStub([replace(completion("hello"), headers={"Connection": "close"})]) as proxy:
         monkeypatch.setenv(variable, proxy.base_url.removesuffix("/v1"))
-        assert asked(f"http://{host}/v1", braked=braked) == "hello"
+        assert asked(f"http://{host}/v1") == "hello"
     (headers,) = ({name.lower(): value for name, value in sent.items()} for sent in proxy.headers)
-    assert (headers["host"], headers["connection"]) == (host, "close" if braked else "keep-alive")
+    assert (headers["host"], headers["connection"]) == (host, "close")
 
 
 def test_the_path_goes_back_to_the_model_as_its_own_calls_and_the_tools_replies():
@@ -209,55 +208,46 @@ def test_refusals_are_recognised(reply):
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n"
 
 
-def asked(url: str, *, braked: bool, timeout: float = 5.0) -> str:
-    """A model's reply to a prompt, by the client of the command line or by that of the server."""
-    model = open_chat_model(settings_for(url, model_timeout=timeout), sampling=False)
-    if not braked:
-        return ask(model, "hello")[0]
-    with cancellation() as own:
-        return own.run_here(lambda: ask(model, "hello"))[0]
+def asked(url: str, *, timeout: float = 5.0) -> str:
+    """A model's reply to a prompt."""
+    return ask(open_chat_model(settings_for(url, model_timeout=timeout), sampling=False), "hello")[0]
 
 
-@pytest.mark.parametrize("braked", [False, True])
 @pytest.mark.parametrize("first", [HEAD, HEAD[:20]], ids=["body", "headers"])
-def test_a_reply_that_drips_ends_with_the_time_for_a_whole_one(first, braked):
+def test_a_reply_that_drips_ends_with_the_time_for_a_whole_one(first):
     began = time.monotonic()
     with dripping(first) as url, pytest.raises(ServiceError, match="did not answer in time; the setting model_timeout"):
-        asked(f"{url}/v1", braked=braked, timeout=0.4)
+        asked(f"{url}/v1", timeout=0.4)
     assert time.monotonic() - began < 30  # it would never end
 
 
-@pytest.mark.parametrize("braked", [False, True])
-def test_a_small_body_that_unpacks_to_a_huge_one_is_refused(braked):
+def test_a_small_body_that_unpacks_to_a_huge_one_is_refused():
     body = json.loads(completion("hello").body)
     bomb = gzip.compress(json.dumps(body).encode() + b" " * (8 * LARGEST))
     packed = Canned(bomb, headers={"Content-Encoding": "gzip"})
     with ModelStub([packed]) as stub, pytest.raises(BadResponse, match="larger than 4 MiB"):
-        asked(stub.base_url, braked=braked)
+        asked(stub.base_url)
 
 
-@pytest.mark.parametrize("braked", [False, True])
-def test_a_plain_body_beyond_the_limit_is_refused_and_one_within_is_read(braked):
+def test_a_plain_body_beyond_the_limit_is_refused_and_one_within_is_read():
     with ModelStub([completion("x" * LARGEST)]) as stub, pytest.raises(BadResponse, match="larger than 4 MiB"):
-        asked(stub.base_url, braked=braked)
+        asked(stub.base_url)
     with ModelStub([completion("x" * (LARGEST - 2000))]) as stub:
-        assert len(asked(stub.base_url, braked=braked)) == LARGEST - 2000
+        assert len(asked(stub.base_url)) == LARGEST - 2000
 
 
-@pytest.mark.parametrize("braked", [False, True])
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_to_another_place_is_not_followed(status, braked):
+def test_a_redirect_to_another_place_is_not_followed(status):
     with ModelStub([completion("caught")]) as other:
         led = Canned(b"", status, headers={"Location": other.base_url + "/chat/completions"})
         with ModelStub([led]) as stub, pytest.raises(BadResponse, match="redirects to 127"):
-            asked(stub.base_url, braked=braked)
+            asked(stub.base_url)
         assert not other.requests
 
 
-@pytest.mark.parametrize("braked", [False, True])
-def test_a_redirect_within_the_place_is_followed(braked):
+def test_a_redirect_within_the_place_is_followed():
     with ModelStub([Canned(b"", 307, headers={"Location": "/v2/chat/completions"}), completion("hello")]) as stub:
-        assert asked(stub.base_url, braked=braked) == "hello"
+        assert asked(stub.base_url) == "hello"
 
 
 def test_vectors_are_asked_for_in_the_same_way():
@@ -326,13 +316,12 @@ def test_thoughts_and_arguments_of_no_sensible_length_are_cut():
     assert len(json.dumps(silent.arguments)) < 10_000
 
 
-@pytest.mark.parametrize("braked", [False, True])
 @pytest.mark.parametrize("status", [200, 400, 401, 500])
-def test_a_key_that_is_echoed_is_told_nobody(status, braked):
+def test_a_key_that_is_echoed_is_told_nobody(status):
     reply = completion(f"You sent {KEY}, did you?") if status == 200 else failure(status, f"no such key: {KEY}")
     with ModelStub([replace(reply, status=status)]) as stub:
         try:
-            said = asked(stub.base_url, braked=braked)
+            said = asked(stub.base_url)
         except StopRun as error:
             said = str(error)
     assert KEY not in said
@@ -345,7 +334,7 @@ def test_a_password_in_the_address_is_told_nobody_and_its_base64_neither():
     with ModelStub([reply]) as stub:
         url = stub.base_url.replace("http://", "http://me:a-nevertobeleft@")
         with pytest.raises(UsageError) as told:
-            asked(url, braked=False)
+            asked(url)
         with pytest.raises(ServiceError) as vectors:
             Endpoint("e", base_url=url, retries=0).encode(["text"])
     for text in (str(told.value), str(vectors.value)):
@@ -361,13 +350,12 @@ def test_a_key_is_left_out_wherever_a_piece_of_the_reply_ends():
         assert b"".join([*pieces, read.rest()]) == b"1 [hidden] 2 [hidden][hidden] 3"
 
 
-@pytest.mark.parametrize("braked", [False, True])
-def test_a_reply_that_is_packed_is_unpacked(braked):
+def test_a_reply_that_is_packed_is_unpacked():
     packed = replace(
         completion("hello"), body=gzip.compress(completion("hello").body), headers={"Content-Encoding": "gzip"}
     )
     with ModelStub([packed]) as stub:
-        assert asked(stub.base_url, braked=braked) == "hello"
+        assert asked(stub.base_url) == "hello"
 
 
 CALL = ("finish", {"thought": "Done.", "answer": "Polonium and radium."})
@@ -492,7 +480,7 @@ def test_connections_of_clients_that_nothing_uses_any_more_are_closed():
         for _ in range(3):
             model = open_chat_model(settings_for(stub.base_url), sampling=False)
             assert Cancellation().ask(partial(model.ainvoke, "hello")).text == "Yes."
-            clients.cache_clear()
+            client.cache_clear()
             del model
             gc.collect()
         assert Cancellation().ask(partial(asyncio.sleep, 0.05, "closed")) == "closed"

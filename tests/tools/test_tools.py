@@ -140,6 +140,22 @@ def test_yes_and_no(context):
     assert asked.rows == 1
 
 
+@pytest.mark.parametrize(
+    ("select", "why"),
+    [
+        ("?x (MAX(?d) AS ?y) {{ {0} OPTIONAL {{ ?x wdt:P576 ?d }} }} GROUP BY ?x", "`?x wdt:P576 ?d` matches nothing"),
+        ("(COUNT(?d) AS ?n) {{ {0} OPTIONAL {{ ?x wdt:P576 ?d }} }}", "?n is empty. No match: `?x wdt:P576 ?d`"),
+        ("?x ?y {{ {0} }}", "?y is empty: no condition gives ?y a value."),
+        ("(SUM(?s) AS ?y) {{ {0} ; wdt:P246 ?s }}", "?y is empty, though its conditions match"),
+        ("?x ?y {{ {0} OPTIONAL {{ ?x wdt:P61 ?y }} }}", ""),
+    ],
+)
+def test_a_column_without_a_value_in_any_row_says_why(context, select, why):
+    text = use(context, "execute_query", query=f"SELECT {select.format('?x wdt:P31 wd:Q11344')}").text
+    assert why in text
+    assert bool(why) is ("is empty" in text)
+
+
 Q = "http://www.wikidata.org/entity/"
 
 
@@ -386,7 +402,7 @@ def test_a_long_result_is_paged_and_filtered_without_a_new_query(context):
 def test_a_text_is_looked_for_in_whole_rows_and_not_in_what_is_shown_of_them():
     columns = " ".join(f"c{number}" for number in range(25))
     rows = [("x" * 500 + " needle", *range(24)), ("y", *range(23), "needle far out"), ("z", *range(24))]
-    shown = rows_text(table(columns, *rows), Shown(cell=40), start=1, contains="NEEDLE").splitlines()
+    shown = rows_text(table(columns, *rows), Shown(cell=40), start=1, contains="NEEDLE")[0].splitlines()
     assert [line.split("\t")[0] for line in shown[1:-1]] == ["1", "2"]
     assert max(map(len, shown)) < 200
 

@@ -324,6 +324,8 @@ class Ranking:
     def __post_init__(self) -> None:
         # checkpoints give lists back
         object.__setattr__(self, "nodes", tuple(Ranked(*node[:5]) for node in self.nodes))
+        if self.found is not None and len(self.found.rows) != len(self.nodes):
+            raise ValueError(f"a ranking has {len(self.nodes)} nodes and {len(self.found.rows)} rows of its query")
 
     @property
     def ids(self) -> Sequence[str]:

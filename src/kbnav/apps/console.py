@@ -27,11 +27,11 @@ from kbnav.apps.texts import Texts
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.base import is_mirror
 from kbnav.knowledge.several import said_from
-from kbnav.knowledge.sparql.verbalization import comment_labels, state_for, verbalize_answer
+from kbnav.knowledge.sparql.verbalization import comment_labels, verbalize_answer
 from kbnav.knowledge.sparql.vocabulary import label_from_iri
 from kbnav.models.cancellation import ON_REQUEST
+from kbnav.runs.citation import query_link, state_for
 from kbnav.runs.trajectory import FINISH, Call, Doubt, Outcome, Run, Step, Understood
-from kbnav.sessions.evidence import link_of, taken_up
 from kbnav.settings.model import OFFLINE
 from kbnav.tools.several import ALL
 from kbnav.tools.show import cell_text, cut, readable_text
@@ -142,7 +142,7 @@ def labelled_query(run: Run) -> str:
 def print_answer(console: Console, run: Run, query_page: str) -> None:
     """The answer, the result table, the final query with labels, and a link that opens it, on one line."""
     console.print(_answer_lines(run), crop=False)
-    if link := link_of(run, query_page):
+    if link := query_link(run.outcome.query, run.kb, query_page):
         console.print(Text(link, style="underline"), soft_wrap=True)
         if is_mirror(state_for(run.kb, run.outcome.query)):
             console.print(Texts(run.language)("query.live"), style="dim")
@@ -288,6 +288,8 @@ def asked_words(run: Run, texts: Texts) -> str:
     answering = kb_of(run.outcome.query)[0]
     if not answering:
         return texts("cli.asked", kb=run.settings.get("kb"))
+    from kbnav.sessions.evidence import taken_up  # one alone took up no rows of others
+
     sources = [answering, *(str(step.call.arguments["kb"]) for step in taken_up(run))]
     calls = [step.call for step in run.steps if step.call.tool not in (FINISH, show_rows.__name__)]
     asked = {str(call.arguments.get("kb", ALL)) for call in calls}
@@ -384,7 +386,7 @@ def answer_record(run: Run, query_page: str) -> dict[str, Any]:
         "history": [{"question": one.question, "answer": one.outcome.text} for one in run.history],
         "answer": outcome.text,
         **run_record(run),
-        "link": link_of(run, query_page),
+        "link": query_link(run.outcome.query, run.kb, query_page),
         "table": outcome.table.to_sparql_json() if outcome.table is not None else None,
         "labels": dict(outcome.table.labels) if outcome.table is not None else {},
         "ranking": outcome.ranking.records() if outcome.ranking is not None else None,

@@ -6,6 +6,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +16,8 @@ import numpy as np
 
 from kbnav.encoders.base import Vectors, normalised
 from kbnav.errors import BadResponse, CredentialsError, DataError, ServiceError, UsageError
-from kbnav.models.transport import MIB, bare, clients, out_of_bounds
+from kbnav.models.cancellation import Cancellation, current_cancellation
+from kbnav.models.transport import MIB, bare, client, out_of_bounds
 from kbnav.settings.plugins import require
 
 LONGEST = 20_000
@@ -29,16 +31,16 @@ class Endpoint:
     """The encoder; d is the model's. Failed calls are retried with growing waits, as the endpoint asks."""
 
     def __init__(self, model: str, *, base_url: str = "", api_key: str = "", retries: int = 4) -> None:
-        from openai import OpenAI, OpenAIError
+        from openai import AsyncOpenAI, OpenAIError
 
         self.name = f"openai:{model}"
         self._model = model
         try:
             # An endpoint of one's own often wants no key, but the client insists on one.
             key = api_key or ("none" if base_url else None)
-            client, _ = clients(base_url, _TIMEOUT, os.environ.get("OPENAI_PROXY", ""), LARGEST)
-            self._client = OpenAI(
-                base_url=base_url or None, api_key=key, timeout=_TIMEOUT, max_retries=retries, http_client=client
+            awaited = client(base_url, _TIMEOUT, os.environ.get("OPENAI_PROXY", ""), LARGEST)
+            self._client = AsyncOpenAI(
+                base_url=base_url or None, api_key=key, timeout=_TIMEOUT, max_retries=retries, http_client=awaited
             )
         except OpenAIError as error:
             raise CredentialsError("embeddings need a key: set OPENAI_API_KEY or the setting api_key") from error
@@ -58,7 +60,8 @@ class Endpoint:
         # An empty input is an error to most endpoints; a space is not.
         inputs = [text[:LONGEST] or " " for text in texts]
         try:
-            response = self._client.embeddings.create(model=self._model, input=inputs, encoding_format="float")
+            asked = partial(self._client.embeddings.create, model=self._model, input=inputs, encoding_format="float")
+            response = (current_cancellation() or Cancellation()).ask(asked)
         except (AuthenticationError, PermissionDeniedError) as error:
             raise CredentialsError(f"{self.name}: {error}") from error
         except APIResponseValidationError as error:

@@ -10,9 +10,11 @@ import hashlib
 import ipaddress
 import json
 import re
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 from urllib.parse import urlencode, urlsplit
 
@@ -143,12 +145,13 @@ def check_status(reply: Reply) -> None:
 
 def retry_after(reply: Reply) -> float | None:
     """Seconds to wait: from the header (seconds or a date) or, as the query service puts it, from the HTML text."""
-    from urllib3.exceptions import InvalidHeader
-    from urllib3.util import Retry
-
     if header := reply.headers.get("retry-after", "").strip():
-        with suppress(InvalidHeader, ValueError):
-            return Retry().parse_retry_after(header)
+        with suppress(ValueError):
+            if header.isdecimal():
+                return float(header)
+            now = reply.headers.get("date")  # by the clock that the date is of
+            began = parsedate_to_datetime(now).timestamp() if now else time.time()
+            return max(0.0, parsedate_to_datetime(header).timestamp() - began)
         return None
     text = _RETRY_IN.search(reply.text[:5000])
     return float(text.group(1)) if text else None

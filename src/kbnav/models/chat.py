@@ -18,8 +18,8 @@ from langchain_core.runnables import Runnable
 from pydantic import ValidationError
 
 from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
-from kbnav.models.cancellation import current_cancellation
-from kbnav.models.transport import MIB, TooMuch, TooSlow, clients, current_listener, out_of_bounds
+from kbnav.models.cancellation import Cancellation, current_cancellation
+from kbnav.models.transport import MIB, TooMuch, TooSlow, client, current_listener, out_of_bounds
 from kbnav.runs.trajectory import Usage, load_run, span, tokens
 from kbnav.settings.model import OFFLINE, REPLAY, Settings
 
@@ -64,7 +64,6 @@ def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
         options = {"temperature": settings.temperature, "top_p": settings.top_p}
     # OPENAI_PROXY is LangChain's own name for a proxy, which it reads only for clients that it makes itself.
     proxy = os.environ.get("OPENAI_PROXY", "")
-    sync, awaited = clients(settings.base_url, settings.model_timeout, proxy, LARGEST)
     return ChatOpenAI(
         model=settings.model,
         api_key=key or "none",  # type: ignore[arg-type]
@@ -73,8 +72,7 @@ def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
         max_retries=settings.model_retries,
         use_responses_api=False,
         stream_usage=True,
-        http_client=sync,
-        http_async_client=awaited,
+        http_async_client=client(settings.base_url, settings.model_timeout, proxy, LARGEST),
         openai_proxy=None,
         **{name: value for name, value in options.items() if value is not None},
     )
@@ -103,9 +101,9 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMes
     import openai
 
     try:
-        cancellation, name = current_cancellation(), str(getattr(getattr(model, "bound", model), "model_name", ""))
+        name = str(getattr(getattr(model, "bound", model), "model_name", ""))
         with span("chat", name, request_model=name) as tell:
-            reply = cancellation.ask(lambda: _stream(model, prompt)) if cancellation else model.invoke(prompt)
+            reply = (current_cancellation() or Cancellation()).ask(lambda: _stream(model, prompt))
             tell(tokens(usage_of(reply)))
             return reply
     except (openai.AuthenticationError, openai.PermissionDeniedError) as error:

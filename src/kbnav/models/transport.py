@@ -14,7 +14,7 @@ import math
 import time
 import weakref
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from functools import cache, lru_cache, partial
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from kbnav.models.cancellation import Cancellation, OutOfTime, shared_loop, within
+from kbnav.models.cancellation import shared_loop, within
 
 Purpose = Literal["", "step", "answer"]
 """What a reply is for: the next step of a run, the answer in words, or nothing that anybody wants to hear."""
@@ -100,35 +100,16 @@ def _trusted() -> Any:
 
 
 @lru_cache(16)
-def clients(place: str, seconds: float, proxy: str, largest: int) -> tuple[Any, Any]:  # noqa: ARG001 - the cache's key
-    """A client and an asynchronous one, as ``openai`` and ``langchain_openai`` take them, to ask at one ``place``.
+def client(place: str, seconds: float, proxy: str, largest: int) -> Any:  # noqa: ARG001 - the cache's key
+    """An asynchronous client, as ``openai`` and ``langchain_openai`` take one, to ask at one ``place``.
 
     A request may take ``seconds`` as a whole, its reply have ``largest`` bytes once unpacked. ``proxy`` is a URL;
     empty: that of the environment. Requests raise TooMuch and LedAway, which the library passes on within its own
-    APIConnectionError. The clients are shared, and not to be closed.
+    APIConnectionError. The client is shared, and not to be closed.
     """
     import openai
 
     library = _library()
-    bounded = _bounding(largest, seconds)
-
-    class Client(openai.DefaultHttpxClient):
-        def send(self, request: Any, **options: Any) -> Any:
-            send = super().send
-            request.extensions[_HOME] = origin(str(request.url))
-            try:
-                return Cancellation().run(lambda: send(request, **options), seconds)
-            except (OutOfTime, TooSlow) as error:  # as a time limit of the library's own, it is tried again
-                raise library.ReadTimeout(_slow(seconds), request=request) from error
-
-        def __init__(self, **options: Any) -> None:
-            super().__init__(**options)
-            # Before the sockets go: a ``__del__`` may come after them where all are in one cycle of references.
-            weakref.finalize(self, _hang_up, [self._transport, *self._mounts.values()])
-
-        def __del__(self) -> None:
-            """Leave the closing to what is said above."""
-
     of_loops: dict[asyncio.AbstractEventLoop, AsyncClient] = {}
 
     class AsyncClient(openai.DefaultAsyncHttpxClient):
@@ -139,37 +120,26 @@ def clients(place: str, seconds: float, proxy: str, largest: int) -> tuple[Any, 
                 of_loops.pop(closed, None)
             loop = asyncio.get_running_loop()
             if loop not in of_loops and loop is shared_loop():
-                of_loops[loop] = awaited()
+                of_loops[loop] = made()
                 transports = [of_loops[loop]._transport, *of_loops[loop]._mounts.values()]
                 weakref.finalize(of_loops[loop], _close, transports).atexit = False
             elif loop not in of_loops:  # connections of a loop that may end are closed after each reply
-                of_loops[loop] = awaited(limits=library.Limits(max_keepalive_connections=0))
+                of_loops[loop] = made(limits=library.Limits(max_keepalive_connections=0))
             try:
                 return await asyncio.wait_for(super(AsyncClient, of_loops[loop]).send(request, **options), seconds)
             except TimeoutError as error:
                 raise library.ReadTimeout(_slow(seconds), request=request) from error
 
-    def to_home(request: Any) -> None:
+    async def to_home(request: Any) -> None:
         request.headers["Accept-Encoding"] = "gzip, deflate"
         home = request.extensions[_HOME]  # a redirect has the extensions of what was redirected
         if origin(str(request.url)) != home:
             raise LedAway(f"{home[1]} redirects to {request.url.host}, which is not followed")
 
-    async def to_home_async(request: Any) -> None:
-        to_home(request)
-
-    async def bounded_async(response: Any) -> None:
-        bounded(response)
-
+    hooks: dict[str, list[Any]] = {"request": [to_home], "response": [_bounding(largest, seconds)]}
     shared: dict[str, Any] = {"timeout": seconds, "verify": _trusted(), **({"proxy": proxy} if proxy else {})}
-    awaited = partial(AsyncClient, event_hooks={"request": [to_home_async], "response": [bounded_async]}, **shared)
-    return Client(event_hooks={"request": [to_home], "response": [bounded]}, **shared), awaited()
-
-
-def _hang_up(transports: Iterable[Any]) -> None:
-    for transport in transports:
-        with suppress(Exception):
-            transport.close()
+    made = partial(AsyncClient, event_hooks=hooks, **shared)
+    return made()
 
 
 def _close(transports: Iterable[Any]) -> None:
@@ -194,18 +164,13 @@ def _library() -> Any:
     return sys.modules[openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0]]
 
 
-def _bounding(largest: int, seconds: float) -> Callable[[Any], None]:
+def _bounding(largest: int, seconds: float) -> Callable[[Any], Awaitable[None]]:
     """What lets a response give no more than ``largest`` bytes, unpacked here, and no piece after ``seconds``."""
     library = _library()
 
-    class Body(library.SyncByteStream, library.AsyncByteStream):  # type: ignore[name-defined, misc]
+    class Body(library.AsyncByteStream):  # type: ignore[name-defined, misc]
         def __init__(self, inner: Any, read: _Reading) -> None:
             self._inner, self._read, self._ended = inner, read, False
-
-        def __iter__(self) -> Iterator[bytes]:
-            for piece in self._inner:
-                yield self._read(piece)
-            yield self._read.rest()
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
             if self._ended:  # the openai library reads on behind the last event, and httpx would never come back
@@ -215,13 +180,10 @@ def _bounding(largest: int, seconds: float) -> Callable[[Any], None]:
             self._ended = True
             yield self._read.rest()
 
-        def close(self) -> None:
-            self._inner.close()
-
         async def aclose(self) -> None:
             await self._inner.aclose()
 
-    def bound(response: Any) -> None:
+    async def bound(response: Any) -> None:
         packed = response.headers.get("content-encoding", "").strip().lower()
         if packed in ("gzip", "deflate"):
             del response.headers["content-encoding"]

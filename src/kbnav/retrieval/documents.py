@@ -106,7 +106,7 @@ class VSS:
     def nearest(self, vector: Vectors, k: int, trace: Trace, query: str = "") -> Ranking:
         """The nodes nearest to a vector [d] of length 1 that stands for the query."""
         with trace.step(self.name, query=query, relations=self._relations, limit=k) as seen:
-            hits = self.index.nearest(vector, limit=k, ranges=self._ranges)
+            hits = self.index.search(vector, limit=k, ranges=self._ranges)
             seen.text, seen.nodes = hits_text(self._skb, hits), [self._skb.id(node) for node, _ in hits]
             if not vector.any():
                 seen.text += f": {self.index.encoder_name.partition(':')[0]} knows no word of the query"

@@ -438,7 +438,7 @@ class Meaning:
             return []
         vectors = self._index.encoder.encode(texts)
         return [
-            self._index.nearest(vector, limit=limit, ranges=ranges, among=among)
+            self._index.search(vector, limit=limit, ranges=ranges, among=among)
             for vector, (ranges, among) in zip(vectors, places, strict=True)
         ]
 

@@ -218,7 +218,7 @@ class Step:
     ``number`` counts a run's actions from 1, dropped ones included. ``rows`` is set for a query that ran. ``dropped``
     says why the step is no longer on the path. ``nodes`` are the ids that an SKB's tool showed, in the order shown;
     ``facts`` the links among them, where an agent walks along links. ``lost``: it was not answered in time, so that it
-    says nothing of what is there. ``result`` is the number of its result, those of a run from 1; 0 where it has none.
+    says nothing of what is there. ``result`` numbers queries through a conversation, failed ones too; else 0.
     ``ran`` is the query as it ran, where that is not the call's own.
     """
 

@@ -12,19 +12,15 @@ from kbnav.answers.tables import Absence, AnswerTable, node_term
 from kbnav.errors import KbnavError, QuerySyntaxError
 from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.evidence import MOST_ROWS, Evidence, Provenance, provenance
+from kbnav.knowledge.evidence import MOST_ROWS, TYPE, Evidence, Provenance, provenance
 from kbnav.knowledge.several import asked_by
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit
 from kbnav.knowledge.sparql.syntax import read_query
-from kbnav.knowledge.sparql.verbalization import Verbalization, page_for, query_link, verbalize_answer
-from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
+from kbnav.knowledge.sparql.verbalization import Verbalization, verbalize_answer
 from kbnav.runs.trajectory import JOIN, Fact, Run, Step
-from kbnav.settings.model import OFFLINE
 
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.kb import SkbKB
-
-_TYPE = STANDARD_PREFIXES["rdf"] + "type"
 
 
 def run_evidence(kb: KnowledgeBase, run: Run, rows: Sequence[int] = range(MOST_ROWS)) -> Provenance | None:
@@ -65,7 +61,7 @@ def _of_source(kb: KnowledgeBase, query: str, table: AnswerTable, rows: Sequence
 def taken_up(run: Run) -> list[Step]:
     """The queries of other knowledge bases whose rows the answer's query takes up, the last first."""
     found, taken = list[Step](), None
-    for step in reversed(run.steps):
+    for step in reversed([*(step for turn in run.history for step in turn.steps), *run.steps]):
         if source := step.result == taken:
             found.append(step)
         joined = step.call.tool == JOIN and step.ran
@@ -94,9 +90,9 @@ def _ranking_evidence(kb: SkbKB, run: Run, nodes: Sequence[str], rows: Sequence[
     starts |= {step.nodes[0] for step in run.path if step.call.tool == "search_entities" and step.nodes}
     try:
         found = node_evidence(kb, chosen, starts - {*nodes}, run.question)
-        if table := run.outcome.result:
+        if (table := run.outcome.result) and run.outcome.query:
             asked = provenance(kb, run.outcome.query, table.projected(table.columns[:1]), rows, run.language)
-            links = [[one for one in told if one.property != _TYPE] for told in asked.rows] or [[]] * len(chosen)
+            links = [[one for one in told if one.property != TYPE] for told in asked.rows] or [[]] * len(chosen)
             both = zip(links, found.rows, strict=True)  # what links it otherwise was not asked for
             told = tuple((*own, *(one for one in more if one.source != "graph" or not own)) for own, more in both)
             found = replace(asked, rows=told, labels={**asked.labels, **found.labels}, failed="")
@@ -129,39 +125,3 @@ def _generated(fact: Fact) -> Evidence:
     source, target = (fact.target, fact.source) if fact.relation.startswith("^") else (fact.source, fact.target)
     relation = fact.relation_name or fact.relation.removeprefix("^")
     return Evidence(node_term(source), relation, node_term(target), source="generated")
-
-
-def asked_with(run: Run) -> str:
-    """What answered: the system and its model."""
-    return f"{run.system}, {'rules without a language model' if run.model == OFFLINE else run.model}"
-
-
-def knowledge_base(run: Run) -> str:
-    """What was asked, and in which state: a copy's date, an SKB's name, or the address of the query service."""
-    name, state = str(run.settings.get("kb", "")), run.kb
-    if mirror := state.get("mirror"):
-        how, date = ("taken", mirror["newest"]) if mirror.get("newest") else ("made", mirror.get("built", ""))
-        return f"{name}, a copy of a part of Wikidata {how} {str(date)[:10]}"
-    if state.get("kind") == "skb":
-        return f"{state.get('name', name)}, {state.get('nodes', 0):,} nodes and {state.get('edges', 0):,} edges"
-    endpoint = str(state.get("url") or state.get("endpoints", {}).get("sparql") or "")
-    return f"{name} ({endpoint})" if endpoint and endpoint != name else name
-
-
-def link_of(run: Run, query_page: str = "") -> str:
-    """A page on which the query can be opened and run; empty where there is none."""
-    page = page_for(run.kb, query_page, run.outcome.query)
-    return query_link(run.outcome.query, page) if run.outcome.query and page else ""
-
-
-def citation(run: Run, query_page: str = "") -> str:
-    """The citation as text."""
-    query = " ".join(run.outcome.query.split())
-    parts = [
-        f"“{run.question}” Answer by kbnav {run.versions.get('kbnav', '')} ({asked_with(run)}), {run.started[:10]},",
-        f"of {knowledge_base(run)}.",
-        f"Query: {query}" if query else "",
-        link_of(run, query_page),
-        f"Run {run.id}.",
-    ]
-    return " ".join(filter(None, parts))

@@ -7,6 +7,7 @@ import requests
 from pydantic import SecretStr
 
 from kbnav.apps.web.auth import checked
+from kbnav.apps.web.server import address_of
 from kbnav.errors import UsageError
 from kbnav.settings.model import Settings, Web
 from tests.apps.web.parts import MARIE, Server, Visit, web_settings
@@ -53,8 +54,9 @@ def test_an_address_that_others_reach_needs_a_login_and_a_name():
         checked(Settings(web=Web(tokens={"alice": "short"})))
     with pytest.raises(UsageError, match="set database"):
         checked(Settings(web=Web(workers=2)))
-    assert checked(Settings(web=Web(host="0.0.0.0", tokens={"alice": TOKEN}, hosts=("kb.example.org",))))
-    assert checked(Settings(web=Web(host="::1")))
+    named = checked(Settings(web=Web(host="0.0.0.0", tokens={"alice": TOKEN}, hosts=("kb.example.org",))))
+    assert address_of(named, 8080) == "http://kb.example.org:8080/"
+    assert address_of(checked(Settings(web=Web(host="::1"))), 80) == "http://[::1]:80/"
 
 
 def test_with_tokens_everything_but_what_is_shared_needs_one(fresh_home):

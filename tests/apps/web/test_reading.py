@@ -76,11 +76,11 @@ def test_examples_are_made_of_an_endpoint_and_of_an_skb_and_are_answered(fresh_h
     with serving(COMPANY) as shop, Server(web_settings(fresh_home, str(place), shop.url)) as server:
         visit = Visit(server.url)
         town, store = (one["key"] for one in visit("GET", "/api/options").json()["kbs"])
-        assert visit("GET", f"/api/examples/{town}").json() == ["Which person is born in Coldwick?"]
+        assert visit("GET", f"/api/examples/{town}").json() == ["Who was born in Coldwick?"]
         made = visit("GET", f"/api/examples/{store}").json()
         assert made
         assert visit("GET", f"/api/examples/{store}").json() == made  # kept
-        for kb, question in ((town, "Which person is born in Coldwick?"), (store, made[0])):
+        for kb, question in ((town, "Who was born in Coldwick?"), (store, made[0])):
             answer = visit.answered(visit.session(kb=kb), question)["answer"]
             assert (answer["status"], answer["understood"]["unused"]) == ("answered", [])
 
@@ -143,9 +143,8 @@ def test_what_speaks_against_an_answer_stands_above_it_and_below_each_that_the_c
     assert page.locator(".doubt p, .origin .part").all_inner_texts() == box
     assert page.locator(".doubt ~ .text").count() == len(box) - 1
     assert page.locator(".read > p").count() == 1
-    assert page.locator(".words > .part:visible").count() == (
-        question != "In which year was Marie Curie born?" and "happy" not in question
-    )
+    depends = any(word in question for word in ("largest", "How many"))
+    assert page.locator(".words > .part:visible").count() == depends
 
 
 @pytest.mark.parametrize(

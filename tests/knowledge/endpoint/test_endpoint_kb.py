@@ -5,7 +5,7 @@ import re
 import pytest
 
 from kbnav.errors import CredentialsError, QuerySyntaxError, UnknownId, UsageError
-from kbnav.knowledge.base import Meter, metered
+from kbnav.knowledge.base import Meter, counted_by
 from kbnav.knowledge.endpoint.data import LABELS
 from kbnav.knowledge.open import open_kb
 from kbnav.settings.model import Settings
@@ -77,6 +77,12 @@ def test_an_id_may_be_written_in_three_ways(company, one):
     assert company.search_neighbors(one, direction="in").edges[0].neighbor.text == "Screwdriver Set"
 
 
+@pytest.mark.parametrize(("stated", "asked"), [("M%C3%BCller", "Müller"), ("Müller", "M%C3%BCller")])
+def test_letters_of_an_id_may_be_percent_encoded_or_not(served, company, stated, asked):
+    served.store.update(f"INSERT DATA {{ <http://shop.example/data/{stated}> <http://shop.example/vocab/country> 1 }}")
+    assert company.get_entry(f"<http://shop.example/data/{asked}>").entity.id.endswith((stated, f"{stated}>"))
+
+
 @pytest.mark.parametrize("one", ["p1", "nowhere:p1", "data:p99", SUPPLIER, "<http://x y>"])
 def test_what_is_no_id_or_not_there_is_told(company, one):
     with pytest.raises(UnknownId, match=r"(?i)search"):
@@ -96,10 +102,10 @@ def test_a_query_needs_no_prefixes_and_its_things_are_named(company):
 def test_every_request_of_a_question_is_counted(company, served):
     company.search_entities("supplier")  # what is asked once for all questions
     meter, before = Meter(), len(served.queries)
-    counted = metered(company, meter)
-    counted.get_entry("data:s1")
-    counted.search_neighbors("data:s1")
-    counted.get_property_examples("shop:country")
+    with counted_by(meter):
+        company.get_entry("data:s1")
+        company.search_neighbors("data:s1")
+        company.get_property_examples("shop:country")
     sent = len(served.queries) - before
     assert sent > 3
     assert meter.sent == {"sparql": sent}

@@ -162,7 +162,7 @@ def test_an_update_reads_a_database_again_and_a_password_is_nowhere(tmp_path, kb
         database.execute("INSERT INTO parts VALUES (11, 'Tap', '3,00', NULL, 'a')")
     changes = json.loads(ran("skb", "update", out, "--dry-run", "--json"))
     assert {what: one["examples"] for what, one in changes.items()} == {
-        "nodes that change": ["7"], "values that change": ["7 name: Pump → Pump 2"],
+        "nodes that change": ["7"], "name of node changes": ["7: Pump → Pump 2"],
         "nodes that go": ["9"], "nodes that come": ["11"],
     }  # fmt: skip
     ran("skb", "update", out)

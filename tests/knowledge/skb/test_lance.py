@@ -102,7 +102,7 @@ def test_texts_and_vectors_are_found_in_the_same_order_with_every_filter(local, 
     asked = local.vectors.embed(QUESTION)
     assert lance.vectors.scorer(asked)(nodes) == pytest.approx(local.vectors.scorer(asked)(nodes))
     with pytest.raises(UsageError, match="numbers"):
-        lance.vectors.nearest(asked[:-1])
+        lance.vectors.search(asked[:-1])
 
 
 def test_a_filter_finds_what_nine_hundred_others_stand_before_and_an_approximate_index_most_of_the_rest(tmp_path):

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.rdf import RdfSource
 from kbnav.knowledge.skb.importers.tables import EdgeColumn, Table, TableSource, mapped_from_file
 from kbnav.knowledge.skb.importers.values import column_of
+from kbnav.knowledge.skb.maintenance import update
 from kbnav.knowledge.skb.schema import EdgeRecord, Losses, NodeRecord, Source
 from kbnav.knowledge.skb.store import SKB
 from kbnav.settings.model import Settings
@@ -68,6 +70,20 @@ def test_columns_become_ids_names_texts_edges_and_nodes_of_their_own(tmp_path):
     assert losses.examples == {"column that is not kept": ["shop.csv: price"]}
     meta = build(source, tmp_path / "s.skb", BARE)
     assert (meta.nodes, meta.edges, [kind.name for kind in meta.types]) == (6, 8, ["product", "brand", "category"])
+
+
+def test_a_link_to_no_row_stays_as_text_until_an_update_gives_it_one(tmp_path):
+    source = shop(tmp_path, edges=["goes_with:goes with:product"], text=["description"], rename={"goes_with": "with"})
+    (tmp_path / "shop.csv").write_text(SHOP.replace("7|9", "70"))
+    meta = build(source, tmp_path / "s.skb", BARE)
+    assert meta.dropped["edge “goes with” to a node that does not exist"].examples == ("12 goes with 70",)
+    with SKB.open(tmp_path / "s.skb") as skb:
+        assert [skb.documents[skb.number(one)].get("with") for one in ("7", "12")] == [None, "70"]
+        (tmp_path / "shop.csv").write_text("product_id,title,description,goes_with\n70,Rug,,12\n12,Chair,,70\n")
+        update(tmp_path / "s.skb", replace(source, over=skb), BARE)
+    with SKB.open(tmp_path / "s.skb") as skb:
+        assert not any(skb.documents[skb.number(one)].get("with") for one in ("12", "70"))
+        assert [skb.id(one) for one in skb.graph.neighbors(skb.number("12"))] == ["70"]
 
 
 def test_json_lines_may_have_lists_and_lack_columns(tmp_path):

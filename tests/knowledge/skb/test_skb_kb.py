@@ -381,15 +381,19 @@ def test_fields_are_typed_and_long_texts_left_out(tmp_path):
     }
 
 
-def test_dots_that_the_parser_does_not_read_are_encoded_and_the_message_says_so(tmp_path):
-    record = {"id": "libx.so.6", "name": "x", "version": {"up.stream": {"of.it": 7}}}
+def test_names_of_a_query_are_found_percent_encoded_or_not(tmp_path):
+    record = {"id": "libx.so.6", "name": "x", "größe (cm)": 7, "version": {"up.stream": {"of.it": 7}}}
     write_jsonl(tmp_path / "n.jsonl", [record])
     build(TableSource([tmp_path / "n.jsonl"]), tmp_path / "s.skb", WITH_SPARQL)
     kb = SkbKB(SKB.open(tmp_path / "s.skb"))
-    (row,) = kb.execute_query("SELECT ?o { node:libx.so%2E6 field:version:up.stream:of%2Eit ?o }").rows
-    assert [cell and cell.value for cell in row] == ["7"]
-    with pytest.raises(UnknownId, match=re.escape("must be written node:libx.so%2E6")):
-        kb.execute_query("SELECT ?o { node:libx.so.6 ?p ?o }")
+    for node, name in (
+        ("libx.so%2E6", "version:up.stream:of%2Eit"),
+        ("libx.so.6", "version:up.stream:of.it"),
+        ("libx.so.6", "größe_%28cm%29"),
+        ("libx.so.6", "gr%C3%B6%C3%9Fe_%28cm%29"),
+    ):
+        (row,) = kb.execute_query(f"SELECT ?o {{ node:{node} field:{name} ?o }}").rows
+        assert [cell and cell.value for cell in row] == ["7"]
     with pytest.raises(UnknownId, match=re.escape("has field:Stream; the nearest by name: field:version:up.stream:")):
         kb.execute_query("SELECT ?o { ?s field:Stream ?o }")
     kb.close()

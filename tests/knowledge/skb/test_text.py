@@ -375,10 +375,10 @@ def test_search_is_a_full_sort_cut_at_the_limit(data, count, limit):
     index = vectors.VectorIndex(rows, "test", Path("nowhere"), None)
     inside = [n for first, end in ranges for n in range(first, end)]
 
-    assert index.nearest(query, limit=limit) == brute_force(rows, query, limit, range(count))
-    assert index.nearest(query, limit=limit, ranges=ranges) == brute_force(rows, query, limit, inside)
-    assert index.nearest(query, limit=limit, among=among) == brute_force(rows, query, limit, sorted(set(among)))
-    assert index.nearest(query, limit=limit, ranges=ranges, among=among) == brute_force(
+    assert index.search(query, limit=limit) == brute_force(rows, query, limit, range(count))
+    assert index.search(query, limit=limit, ranges=ranges) == brute_force(rows, query, limit, inside)
+    assert index.search(query, limit=limit, among=among) == brute_force(rows, query, limit, sorted(set(among)))
+    assert index.search(query, limit=limit, ranges=ranges, among=among) == brute_force(
         rows, query, limit, sorted(set(among) & set(inside))
     )
 
@@ -392,8 +392,8 @@ def test_search_goes_on_over_more_rows_than_are_held_at_a_time():
     scores = rows.astype(np.float64) @ query.astype(np.float64)
     expected = np.argsort(-scores, kind="stable")
 
-    assert [n for n, _ in index.nearest(query, limit=20)] == expected[:20].tolist()
-    odd = [n for n, _ in index.nearest(query, limit=20, among=range(1, 200_000, 2))]
+    assert [n for n, _ in index.search(query, limit=20)] == expected[:20].tolist()
+    odd = [n for n, _ in index.search(query, limit=20, among=range(1, 200_000, 2))]
     assert odd == expected[expected % 2 == 1][:20].tolist()
 
 
@@ -429,7 +429,7 @@ def test_a_wrong_encoder_is_refused_with_both_names(tmp_path):
     with pytest.raises(UsageError, match="this one"):
         vectors.open(tmp_path).search("a")
     with pytest.raises(UsageError, match="5 numbers"):
-        vectors.open(tmp_path).nearest(np.ones(3, dtype=np.float32))
+        vectors.open(tmp_path).search(np.ones(3, dtype=np.float32))
 
 
 def test_what_is_no_index_of_vectors_is_refused(tmp_path):

@@ -11,8 +11,9 @@ from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit, prepare
 from kbnav.knowledge.sparql.syntax import read_query
 from kbnav.knowledge.sparql.tokens import tokenize
-from kbnav.knowledge.sparql.verbalization import comment_labels, query_link
+from kbnav.knowledge.sparql.verbalization import comment_labels
 from kbnav.knowledge.sparql.vocabulary import add_prefixes, declared_prefixes
+from kbnav.runs.citation import query_link
 from kbnav.settings.model import Settings
 from tests.attack.queries import hostile
 
@@ -90,6 +91,9 @@ def error_of(query: str, dialect: str = "sparql11") -> QuerySyntaxError:
         ("SELECT ?x { ?x ex:a ?y }", 1, 16, ["prefix `ex:` is not declared"]),
         ("SELECT ?x { ?x wdt:P1 ?y FILTER(?y > ) }", 1, 38, ["expected an operand, found `)`"]),
         ("SELECT ?x (COUNT(?y) AS ?n) {\n ?x wdt:P1 ?y }", 1, 8, ["?x is neither in GROUP BY", "SAMPLE(?x)"]),
+        ("SELECT (YEAR(?y) AS ?z) (COUNT(?x) AS ?n) { ?x ?p ?y }", 1, 14, ["?y is neither in GROUP BY"]),
+        ("SELECT (YEAR(?y) AS ?z) { ?x ?p ?y } GROUP BY YEAR(?y)", 1, 47, ["GROUP BY (YEAR(?y) AS ?x)"]),
+        ("SELECT ?z { ?x ?p ?y } GROUP BY ?y / 10 AS ?z", 1, 36, ["`GROUP BY (… AS ?x)`, found `/`"]),
         ("SELECT ?x { ?x wdt:P1 ?y BIND(1 AS ?y) ?x ?p ?z }", 1, 36, ["BIND gives ?y a value"]),
         ("Which query?", 1, 1, ["expected SELECT, ASK"]),
         ("SELECT ?x { ?x ?p ?y } LIMIT ten", 1, 30, ["expected a number, found `ten`"]),
@@ -223,7 +227,7 @@ def test_no_label_can_change_the_query(first, second, newline):
 @given(st.text(alphabet=st.characters(codec="utf-8")))
 def test_a_link_gives_the_query_back(query):
     page = "https://query.wikidata.org/#"
-    link = query_link(query, page)
+    link = query_link(query, {}, page)
     assert unquote(link.removeprefix(page)) == query
     assert link.isascii()
     assert not set(link.removeprefix(page)) & set(' "<>#&?\n')

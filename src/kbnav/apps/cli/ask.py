@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from kbnav.agents.common.agent import Agent, build_agent
+from kbnav.answers.language import chosen_language
 from kbnav.answers.question import SPARQL, checked_question
 from kbnav.answers.tables import Ranking, csv_text
 from kbnav.apps.cli.options import Asking, BaseUrl, Given, Json, Kb, Model, argument, flag, load, open_skb, option
@@ -60,8 +61,8 @@ def ask(
 
     For example: kbnav ask --kb demo --set budget.steps=9 "Who was born in Little Mew?"
     """
-    if as_json and as_csv:
-        raise typer.BadParameter("give --json or --csv, not both")
+    if as_csv and (as_json or evidence):
+        raise typer.BadParameter("give --json or --csv, not both; --evidence goes with --json")
     text = sys.stdin.read() if question == "-" else question
     question = checked_question(text)
     earlier = _last_run() if follow_up else None
@@ -71,14 +72,13 @@ def ask(
     settings.check_key()  # before the imports that take seconds
     from kbnav.knowledge.open import open_kb
     from kbnav.sessions.session import ask as ask_agent
-    from kbnav.sessions.session import language_of
 
     console = Console(stderr=as_json or as_csv)
     history = earlier.turns if earlier else ()
     cancellation = Cancellation()
     with open_kb(settings) as base, stop_on_signals(_ENDING, cancellation, _INTERRUPTED):
         agent = build_agent(base, settings, of.system or "")
-        print_baseline(console, agent, language_of(agent, question), quiet, follow_ups=follow_up)
+        print_baseline(console, agent, chosen_language(settings.language, question), quiet, follow_ups=follow_up)
         if earlier and _reads_follow_ups(agent):
             console.print(f"after: {printable(earlier.question)}", style="dim", highlight=False, markup=False)
         with RunProgress(console, agent.model, steps=not quiet) as progress:

@@ -137,6 +137,7 @@ def repeat(
     """
     from kbnav.evaluation.evaluate import repeated, run_card
 
+    folder = folder.parent if folder.is_file() else folder  # its run.json was named
     card = dict(run_card(read_info(folder)))
     if out is None:
         print(to_json(card) if as_json else markdown_table(("what", "value"), [*card.items()]).rstrip())

@@ -47,7 +47,8 @@ def serve(
         raise UsageError("an option of a system is for one alone: name it with --system")
     chosen = {"kbs": tuple(kb or ()), "models": tuple(model or ()), "systems": tuple(system or ())}
     settings = at(settings, host, port, **{name: value for name, value in chosen.items() if value})
-    serve_web(settings, ready=lambda address: print(f"kbnav at {address}; Ctrl-C ends it", flush=True))
+    others = " (web.hosts has its names)" if settings.web.hosts else ""
+    serve_web(settings, ready=lambda address: print(f"kbnav at {address}{others}; Ctrl-C ends it", flush=True))
 
 
 def mcp(

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.maintenance import Info
 
 NO_ENCODER = "none"
-_LONGEST_LIST, _EXAMPLE, _CASES, _CHANGES = 40, 60, 3, 5
-"""Kinds of edges that ``info`` lists, characters of a field's example, cases of what was left out and of changes."""
+_LONGEST_LIST, _EXAMPLE, _CASES = 40, 60, 3
+"""Kinds of edges that ``info`` lists, characters of a field's example, cases of what was left out or changes."""
 
 Nodes = Annotated[
     Many,
@@ -237,7 +237,7 @@ def _print_node(skb: str, node: str, as_json: bool) -> None:
         number = kb.skb.number(node)
         value = {"id": node, "type": kb.skb.type(number), "name": kb.skb.name(number), **kb.skb.documents[number]}
         entry = kb.get_entry(node)
-        emit(as_json, value, printable(entry_text(entry, entry, Shown(), joined=True)))
+        emit(as_json, value, printable(entry_text(entry, entry, Shown())))
 
 
 def update(
@@ -269,9 +269,10 @@ def update(
             bad=bad_lines_file(skb, 1 + len(meta.recipe.get("updates", ()))) if skip else None,
         )
     if dry_run:
-        found = maintenance.difference(skb, records, skip=skip)
+        with StageProgress(console) as progress:
+            found = maintenance.difference(skb, records, skip=skip, progress=progress)
         value = {reason: one.model_dump() for reason, one in found.items()}
-        emit(as_json, value, "\n".join(_counted(found, _CHANGES)) or "nothing changes")
+        emit(as_json, value, "\n".join(_counted(found)) or "nothing changes")
         return
     options = Options(
         text=any(name.startswith("text/") for name in meta.files),
@@ -336,10 +337,10 @@ def _print_made(console: Console, meta: Meta) -> None:
         console.print(printable(line), style="yellow", highlight=False, markup=False, soft_wrap=True)
 
 
-def _counted(cases_by_reason: Mapping[str, Dropped], most: int = _CASES) -> Iterator[str]:
+def _counted(cases_by_reason: Mapping[str, Dropped]) -> Iterator[str]:
     """Each reason with its count and first cases."""
     for reason, dropped in cases_by_reason.items():
-        cases = [*dropped.examples[:most], *(["…"] if dropped.count > most else [])]
+        cases = [*dropped.examples[:_CASES], *(["…"] if dropped.count > _CASES else [])]
         yield f"{reason}: {dropped.count:,}" + (f" ({', '.join(cases)})" if dropped.examples else "")
 
 

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from functools import partial
 from itertools import islice
 
-from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.agent import Agent, build_agent
+from kbnav.answers.language import plural
 from kbnav.apps.console import EXAMPLES
 from kbnav.apps.web.results import text_of
-from kbnav.apps.web.service import Served, build_system
+from kbnav.apps.web.service import Served, Service
 from kbnav.errors import KbnavError
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.endpoint.kb import EndpointKB
 from kbnav.knowledge.skb.kb import as_skb
+from kbnav.models.cancellation import in_thread
 from kbnav.sessions.session import attempt
 from kbnav.settings.model import OFFLINE
 from kbnav.settings.systems import kb_kind, usual_agent
 
 MOST = 3
-TRIED = 6
+TRIED = 8
 """Questions that are tried; each takes the time of an answer."""
 ENOUGH = 15.0
 """Seconds after which one that is answered will do."""
@@ -36,52 +40,71 @@ SELECT ?name ?relation WHERE {
 """Some names and relations of statements whose value has a label."""
 
 
-def made_examples(served: Served) -> list[str]:
-    """A few questions that the rules answer here by one query without leaving a word out. Raises as the KB."""
-    system = build_system(served.kb, served.asking(usual_agent(served.kb), OFFLINE), usual_agent(served.kb))
-    good: list[str] = []
+def examples_of(service: Service, served: Served) -> Future[list[str]]:
+    """A few questions that are known to be answered; where none are given, they are made of the data, beside, once."""
+    made = service.examples.get(served.key)
+    if made is None or (made.done() and made.exception()):
+        made = service.examples[served.key] = in_thread(partial(_examples, served), service.ending)
+    return made
+
+
+def _examples(served: Served) -> list[str]:
+    """Those that are given; else a few that the rules answer here by one query without leaving a word out."""
+    good = list(EXAMPLES.get(served.key, ()))
+    if good:
+        return good
+    agent = build_agent(served.kb, served.asking(usual_agent(served.kb), OFFLINE))
     began = time.monotonic()
-    for question in islice(_questions(served.kb), TRIED):
-        if len(good) == MOST or (good and time.monotonic() > began + ENOUGH) or not isinstance(system, Agent):
+    for ways in islice(_questions(served.kb), TRIED):
+        if len(good) == MOST or (good and time.monotonic() > began + ENOUGH):
             break
-        try:
-            outcome = attempt(system, question).run.outcome
-        except KbnavError:
-            continue
-        if outcome.status == "answered" and outcome.understood is not None and not outcome.understood.unused:
-            good.append(question)
+        good += islice(filter(partial(_is_answered, agent), ways), 1)
     return good
 
 
-def _questions(kb: KnowledgeBase) -> Iterator[str]:
-    """Questions to try: of edges of an SKB, values of an endpoint's largest classes, statements of a mirror."""
+def _is_answered(agent: Agent, question: str) -> bool:
+    try:
+        outcome = attempt(agent, question).run.outcome
+    except KbnavError:
+        return False
+    return outcome.status == "answered" and outcome.understood is not None and not outcome.understood.unused
+
+
+def _questions(kb: KnowledgeBase) -> Iterator[Sequence[str]]:
+    """Questions to try, each in its ways: of edges of an SKB, the classes of an endpoint, statements of a mirror."""
     if kb_kind(kb) == "skb":
         counts: Counter[str] = Counter()
         for one in as_skb(kb, "making examples").skb.meta.tuples:
             counts[one.relation] += one.count
         for relation, _ in counts.most_common():
-            for example in kb.get_property_examples(relation, limit=1):
-                yield _which(example.subject.kind, example.property.label or relation, example.value.text)
+            for edge in kb.get_property_examples(relation, limit=1):
+                subject, name = edge.subject, edge.property.label or relation
+                yield _asked(subject.kind, name, subject.label, edge.value.text)
     elif isinstance(kb, EndpointKB):
         for kind in sorted(kb.classes(), key=lambda kind: -kind.count)[:TRIED]:
             for has in [share.entity for share in kb.class_profile(kind.entity.id).properties[:1]]:
-                table = kb.execute_query(f"SELECT ?value WHERE {{ ?one a {kind.entity.id} ; {has.id} ?value }} LIMIT 1")
-                if value := text_of(table.rows[0][0], table) if table.rows else "":
-                    yield _which(kind.entity.label, has.label or has.id, value)
+                pattern = f"?one a {kind.entity.id} ; {has.id} ?value"
+                table = kb.execute_query(f"SELECT ?one ?value WHERE {{ {pattern} }} LIMIT 1")
+                for thing, value in table.rows:
+                    names = table.label(thing) or "", text_of(value, table)
+                    yield _asked(kind.entity.label, has.label or has.id, *names)
+            yield [f"How many {plural(2, kind.entity.label).removeprefix('2 ')} are there?"]
     elif is_mirror(kb.state()):
         used: set[str] = set()
         for thing, stated in kb.execute_query(_STATED).rows:
             if thing and stated and used.isdisjoint((thing.value, stated.value)):
                 used |= {thing.value, stated.value}
-                yield f"What is the {stated.value} of {thing.value}?"
+                yield [f"What is the {stated.value} of {thing.value}?"]
     else:
-        yield from EXAMPLES["mini"]
+        yield from ([one] for one in EXAMPLES["mini"])
 
 
-def _which(kind: str, relation: str, name: str) -> str:
-    """A question for what is linked to something; a relation that ends in a participle or preposition is a verb."""
+def _asked(kind: str, relation: str, thing: str, value: str) -> list[str]:
+    """What a person would ask: of a noun what it is, of a verb or a preposition who or which does it."""
     kind, relation = kind.replace("_", " ").casefold(), relation.replace("_", " ").strip() or relation
-    last = relation.casefold().rpartition(" ")[2]
-    if last in ("by", "in", "of", "on", "at", "to", "from"):
-        return f"Which {kind} is {relation} {name}?"
-    return f"Which {kind} {relation} {name}?" if last.endswith("ed") else f"Which {kind} has the {relation} {name}?"
+    first, *_, last = relation.casefold().split(" ") * 2
+    if last in ("by", "in", "of", "on", "at", "to", "from") or last.endswith("ed"):
+        be = "" if last.endswith("ed") or first.endswith("s") else "was " if first == "born" else "is "
+        people = ["Who"] * (kind in ("person", "people", "human"))
+        return [f"{who} {be}{relation} {value}?" for who in (*people, f"Which {kind}")]
+    return [f"What is the {relation.removeprefix('has ')} of {thing}?"] * bool(thing)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
@@ -14,7 +13,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.staticfiles import StaticFiles
 
 from kbnav.apps.secrets import secrets_of
-from kbnav.apps.web.auth import Gate, checked
+from kbnav.apps.web.auth import Gate, checked, is_loopback
 from kbnav.apps.web.rendering import HERE, add_refusals
 from kbnav.apps.web.service import PAUSE, Service, open_service
 from kbnav.apps.web.store import Logouts, PostgresDatabase, Store, open_sqlite
@@ -58,6 +57,7 @@ def make_app(settings: Settings, *, pause: float = PAUSE) -> FastAPI:
     A knowledge base at another place that does not answer is tried again every ``pause`` seconds.
     Raises StopRun where one of them cannot be opened, UsageError where the settings are not safe.
     """
+    from kbnav.apps.web.examples import examples_of
     from kbnav.apps.web.queue import RunQueue
     from kbnav.apps.web.routes import ROUTERS
     from kbnav.apps.web.routes.common import ChatParts
@@ -74,6 +74,8 @@ def make_app(settings: Settings, *, pause: float = PAUSE) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         with stack:
+            for served in service.kbs.values():
+                examples_of(service, served)
             async with queue.running():
                 yield
 
@@ -123,7 +125,7 @@ def serve(settings: Settings, *, ready: Ready) -> None:
     from uvicorn.supervisors import Multiprocess
 
     with listening(web.host, web.port) as listener, suppress(KeyboardInterrupt):
-        ready(_address(web.host, listener))
+        ready(address_of(web, listener.getsockname()[1]))
         config = uvicorn.Config(partial(_worker_app, settings), factory=True, workers=web.workers, **_OPTIONS)
         Multiprocess(config, sockets=[listener]).run()
 
@@ -135,7 +137,7 @@ def run_app(make: Callable[[], Any], web: Web, *, ready: Ready) -> None:
     _prepare_process()
     with listening(web.host, web.port) as listener, suppress(KeyboardInterrupt):
         server = uvicorn.Server(uvicorn.Config(make(), **_OPTIONS))
-        ready(_address(web.host, listener))
+        ready(address_of(web, listener.getsockname()[1]))
         server.run([listener])
 
 
@@ -150,8 +152,10 @@ def _worker_app(settings: Settings) -> FastAPI:
         sys.exit(error.exit_code)
 
 
-def _address(host: str, listener: socket.socket) -> str:
-    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
+def address_of(web: Web, port: int) -> str:
+    """An address that answers: other machines reach the server by its names alone."""
+    host = web.host if is_loopback(web.host) else web.hosts[0]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
 _OPTIONS: dict[str, Any] = {

@@ -8,13 +8,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
-from kbnav.agents.common.agent import Agent, build_agent
+from kbnav.agents.common.agent import Agent, build_system
 from kbnav.agents.spinach import refuse_skbs
 from kbnav.answers.tables import AnswerTable
 from kbnav.apps.web.limiter import CircuitBreaker, Limiter, fair_queue
@@ -24,7 +25,8 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import is_elsewhere, open_kb, short_names
 from kbnav.knowledge.several import SeveralKB
 from kbnav.knowledge.skb.files import reading
-from kbnav.retrieval.base import Retriever, build_retriever
+from kbnav.models.cancellation import Cancellation
+from kbnav.retrieval.base import Retriever
 from kbnav.settings import systems
 from kbnav.settings.model import SEPARATOR, Settings, kb_names
 from kbnav.settings.systems import SystemEntry, kb_kind
@@ -88,12 +90,6 @@ def served(key: str, kb: KnowledgeBase, settings: Settings, systems: tuple[Syste
         return check(as_skb(kb, "the check").skb.place, settings.home)
 
     return Served(key, kb, settings, systems, CircuitBreaker(key, faults if kb_kind(kb) == "skb" else None))
-
-
-def build_system(kb: KnowledgeBase, settings: Settings, name: str) -> Agent | Retriever:
-    """Raises as ``build_agent`` and ``build_retriever``."""
-    kind = systems.find(name).kind or systems.built_kind(name, systems.build(name, kb, settings))
-    return build_retriever(name, kb, settings) if kind == "retriever" else build_agent(kb, settings, name)
 
 
 def missing_labels(rows: Sequence[Row], head: AnswerTable) -> list[str]:
@@ -174,8 +170,9 @@ class Service:
         self.page_seconds = PAGE_SECONDS
         self._built: dict[tuple[str, str, str], Agent | Retriever] = {}
         self._building: dict[tuple[str, str, str], threading.Lock] = {}
-        self.examples: dict[str, list[str]] = {}
-        """Questions that a knowledge base answers, by its key, once they were asked for."""
+        self.examples: dict[str, Future[list[str]]] = {}
+        """Questions that a knowledge base answers, by its key."""
+        self.ending = Cancellation()
 
     @property
     def kbs(self) -> dict[str, Served]:
@@ -255,7 +252,11 @@ def open_service(settings: Settings, *, patience: float = PATIENCE, pause: float
                 _LOG.error("%s is out of service: %s", key, error)
         if not places:
             raise next(iter(damaged.values()))
-        yield Service(settings, list(places.values()), {key: str(error) for key, error in damaged.items()})
+        service = Service(settings, list(places.values()), {key: str(error) for key, error in damaged.items()})
+        try:
+            yield service
+        finally:
+            service.ending.stop()
 
 
 def _key(name: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import copy
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +26,6 @@ from kbnav.knowledge.base import (
     Entity,
     Entry,
     Example,
-    Meter,
     Neighborhood,
     PropertyProfile,
     Qualifier,
@@ -55,7 +53,7 @@ from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, CHECK_ADDRESS, CHECK_CREDENTIALS, Request, read_query
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
 from kbnav.knowledge.sparql.rewriting import prepare
-from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, add_prefixes, label_from_iri, names_in
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, add_prefixes, label_from_iri, names_in, respelled
 from kbnav.settings.model import SparqlSource
 
 if TYPE_CHECKING:
@@ -248,7 +246,10 @@ class EndpointKB:
         code, iri = language_code(language), self._data.prefixes.iri(entity_id)
         rows = self._pairs(f"SELECT ?p ?o WHERE {{ <{iri}> ?p ?o }} LIMIT {_TRIPLES + 1}")
         if not rows and not self.select(f"ASK {{ ?s ?p <{iri}> }}").boolean:
-            raise self._unknown(iri)
+            other = respelled(iri)
+            if other == iri or not self.select(f"ASK {{ <{other}> ?p ?o }}").boolean:
+                raise self._unknown(iri)
+            return self.get_entry(f"<{other}>", language=language)
         unnamed = AnswerTable()
         if any(value.type == "bnode" for _, value in rows):
             nodes = f"<{iri}> ?p ?b . FILTER(isBlank(?b)) ?b ?q ?o"
@@ -434,13 +435,6 @@ class EndpointKB:
         self._http.close()
         if self._names:
             self._names.close()
-
-    def metered(self, meter: Meter) -> EndpointKB:
-        """See ``Metered``."""
-        other = copy.copy(self)
-        other._http = self._http.metered(meter)
-        other._data = self._data.asking(other.select)
-        return other
 
 
 def _entry(

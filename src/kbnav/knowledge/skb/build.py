@@ -541,9 +541,12 @@ class Updated:
     """
 
     def __init__(self, skb: SKB, source: Source, *, whole: bool = False) -> None:
-        self._skb, self._source = skb, source
-        self._left_out = {**skb.meta.dropped} if whole else {}
-        self._left_out.pop(UNNAMED, None)  # counted again
+        self.skb, self._source = skb, source
+        self.lost = Losses(), Losses()
+        """What the records leave out: of nodes, of edges."""
+        for reason, one in skb.meta.dropped.items() if whole else ():
+            if reason != UNNAMED:  # which is counted again
+                self.lost[0].counts[reason], self.lost[0].examples[reason] = one.count, [*one.examples]
         self.description = f"{skb.meta.source}; then {source.description}"
         self.fingerprint = hashlib.sha256(f"{skb.meta.data} {source.fingerprint}".encode()).hexdigest()
         self.style = skb.meta.style
@@ -551,14 +554,21 @@ class Updated:
         self.relations: Sequence[str] = skb.relation_names
         self.alias_fields: Sequence[str] = skb.meta.alias_fields
 
+    @cached_property
+    def records(self) -> tuple[list[NodeRecord], list[EdgeRecord]]:
+        """The nodes and edges that are put over the SKB, read once."""
+        nodes, edges = list(self._source.nodes(self.lost[0])), list(self._source.edges(self.lost[1]))
+        own = [edge for edge in edges if isinstance(edge, EdgeRecord)]
+        if len(own) < len(edges):
+            raise DataError("an SKB is updated with records, not with arrays of positions")
+        return nodes, own
+
     def nodes(self, losses: Losses) -> Iterator[NodeRecord]:
         """The SKB's nodes in their order, each with its new record where there is one; then those that are new."""
-        for reason, one in self._left_out.items():
-            losses.counts[reason] += one.count
-            losses.examples.setdefault(reason, []).extend(one.examples)
-        changed = {record.id: record for record in self._source.nodes(losses)}
-        for number, fields in enumerate(self._skb.documents):
-            yield _over(self._skb, number, fields, changed.pop(self._skb.id(number), None))
+        changed = {record.id: record for record in self.records[0]}
+        losses.take(self.lost[0])
+        for number, fields in enumerate(self.skb.documents):
+            yield _over(self.skb, number, fields, changed.pop(self.skb.id(number), None))
         for record in changed.values():
             if record.left_out:
                 losses.add("deletion of a node that does not exist", record.id)
@@ -567,16 +577,13 @@ class Updated:
 
     def edges(self, losses: Losses) -> Iterator[EdgeRecord | EdgeArrays]:
         """The SKB's edges but for those deleted, then the new ones."""
-        graph, find = self._skb.graph, self._skb.nodes.ids.find
-        without = np.zeros(graph.nodes, bool)  # read anew, for a build that was killed may have done the nodes' stage
-        last = {record.id: record.left_out for record in self._source.nodes(Losses())}
+        graph, find = self.skb.graph, self.skb.nodes.ids.find
+        without = np.zeros(graph.nodes, bool)
+        last = {record.id: record.left_out for record in self.records[0]}
         numbers = (find(node_id) for node_id, left_out in last.items() if left_out)
         without[[number for number in numbers if number >= 0]] = True
-        changed: dict[EdgeRecord, EdgeRecord] = {}
-        for item in self._source.edges(losses):
-            if isinstance(item, EdgeArrays):
-                raise DataError("an SKB is updated with records, not with arrays of positions")
-            changed[item._replace(deleted=False)] = item
+        losses.take(self.lost[1])
+        changed = {item._replace(deleted=False): item for item in self.records[1]}
         gone, sizes = [], (graph.nodes, len(self.relations))
         for edge in (key for key, item in changed.items() if item.deleted):
             source, target = find(edge.source), find(edge.target)
@@ -592,7 +599,7 @@ class Updated:
             asked = np.isin(keys, np.array(gone, np.int64))
             dangling = (without[sources[part]] | without[targets[part]]) & ~asked
             for place in np.flatnonzero(dangling).tolist():
-                one, other = (self._skb.id(int(column[part][place])) for column in (sources, targets))
+                one, other = (self.skb.id(int(column[part][place])) for column in (sources, targets))
                 losses.add("edge of a deleted node", f"{one} {self.relations[int(relations[part][place])]} {other}")
             kept = ~(asked | dangling)
             yield EdgeArrays(sources[part][kept], relations[part][kept], targets[part][kept])
@@ -604,22 +611,23 @@ def _over(skb: SKB, number: int, fields: Fields, new: NodeRecord | None) -> Node
     old = NodeRecord(skb.id(number), skb.type(number), skb.nodes.names[number], fields)
     if not new:
         return old
-    return new._replace(type=new.type or old.type, name=new.name or old.name, fields={**fields, **new.fields})
+    said = {name: value for name, value in new.fields.items() if value is not None or name in fields}
+    return new._replace(type=new.type or old.type, name=new.name or old.name, fields={**fields, **said})
 
 
-def job_of(skb: SKB, source: Source, options: Options) -> Callable[..., Job]:
-    """What builds an SKB with the records of ``source`` over it: file by file where that can be, else all anew.
+def job_of(updated: Updated, options: Options) -> Callable[..., Job]:
+    """What builds an SKB with records over it: file by file where that can be, else all anew.
 
     It can be where some nodes get new documents or names and edges come or go, but no node comes, goes or changes its
     type, and no index holds relations.
     """
+    skb, (nodes, edges) = updated.skb, updated.records
     has = {name.partition("/")[0] for name in skb.meta.files}
     wanted = {TEXT: options.text, TRIPLES: options.sparql, VECTORS: options.vectors}
     if options.relations or any((part in has) != one for part, one in wanted.items()):
         return Job
-    losses, lost = Losses(), Losses()
-    changed = {skb.nodes.ids.find(record.id): record for record in source.nodes(losses)}
-    edges = next(iter(source.edges(lost)), None) is not None or bool(lost.counts)
+    changed = {skb.nodes.ids.find(record.id): record for record in nodes}
+    linked = bool(edges or updated.lost[1].counts)
     stay = (
         number >= 0
         and not record.left_out
@@ -627,10 +635,10 @@ def job_of(skb: SKB, source: Source, options: Options) -> Callable[..., Job]:
         and bool(skb.nodes.names[number] or not record.name)
         for number, record in changed.items()
     )
-    if not (changed or edges) or len(changed) > _MOST_CHANGED * skb.meta.nodes or not all(stay):
+    if not (changed or linked) or len(changed) > _MOST_CHANGED * skb.meta.nodes or not all(stay):
         return Job
     merged = {number: _over(skb, number, skb.documents[number], record) for number, record in sorted(changed.items())}
-    return partial(_Update, skb=skb, changed=merged, edges=edges, losses=losses)
+    return partial(_Update, skb=skb, changed=merged, edges=linked, losses=updated.lost[0])
 
 
 class _Update(Job):

@@ -144,7 +144,9 @@ def _aside(recipe: Recipe, folder: Path) -> Recipe:
 
 
 @contextmanager
-def _reread(path: Path, meta: Meta, losses: Losses, *, skip: bool, aside: Path | None = None) -> Iterator[Source]:
+def _reread(
+    path: Path, meta: Meta, losses: Losses, progress: Progress, *, skip: bool, aside: Path | None = None
+) -> Iterator[Source]:
     """What an SKB's files say now, with its updates over it; what these override goes to ``losses``.
 
     Lines that cannot be read are left out with ``skip``; those that are left out go into the folder ``aside``.
@@ -163,11 +165,11 @@ def _reread(path: Path, meta: Meta, losses: Losses, *, skip: bool, aside: Path |
         folder = Path(opened.enter_context(TemporaryDirectory(prefix="kbnav-")))
         source = layers[0].source(opened.enter_context(SKB.open(path)), whole=True)
         for number, layer in enumerate(layers[1:]):
-            build(source, folder / str(number), _BARE)
+            build(source, folder / str(number), _BARE, progress=progress)
             below = opened.enter_context(SKB.open(folder / str(number)))
             records = layer.source(below)
-            source = Updated(below, records, whole=True)
-            for record in records.nodes(Losses()):
+            source = updated = Updated(below, records, whole=True)
+            for record in updated.records[0]:
                 place = below.nodes.ids.find(record.id)
                 kind, name, fields = _all_of(below, place) if place >= 0 else record[1:4]
                 other = any(fields.get(one, "") != value for one, value in record.fields.items())
@@ -176,18 +178,20 @@ def _reread(path: Path, meta: Meta, losses: Losses, *, skip: bool, aside: Path |
         yield source
 
 
-def _other_values(
-    old: SKB, number: int, new: SKB, other: int, changes: Losses
-) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Tell the values of a node that change; returns its fields before and after."""
-    was, now = ({"name": one.name(at), **one.documents[at]} for one, at in ((old, number), (new, other)))
-    for field in (one for one in was if one in now and was[one] != now[one]):
-        values = (shorten(str(one[field]), _VALUE, placeholder="…") for one in (was, now))
-        changes.add("values that change", f"{old.id(number)} {field}: {' → '.join(values)}")
-    return was, now
+def _tell_values(old: SKB, number: int, new: SKB, other: int, changes: Losses) -> None:
+    """Tell the values of a node that change, by the field and its type."""
+    both = _all_of(old, number), _all_of(new, other)
+    was, now = ({"type": kind, "name": name, **fields} for kind, name, fields in both)
+    for field in {**was, **now}:
+        values = was.get(field), now.get(field)
+        if values[0] != values[1]:
+            told = ("nothing" if one in (None, "") else shorten(str(one), _VALUE, placeholder="…") for one in values)
+            changes.add(f"{field} of {old.type(number)} changes", f"{old.id(number)}: {' → '.join(told)}")
 
 
-def difference(path: Path, records: Recipe | None = None, *, skip: bool = False) -> dict[str, Dropped]:
+def difference(
+    path: Path, records: Recipe | None = None, *, skip: bool = False, progress: Progress = no_progress
+) -> dict[str, Dropped]:
     """What an update would change, with examples: ``records``, or else the files of the SKB read again.
 
     Nothing is written; ``skip`` is that of ``update``. Raises as that.
@@ -197,21 +201,16 @@ def difference(path: Path, records: Recipe | None = None, *, skip: bool = False)
         folder = Path(opened.enter_context(TemporaryDirectory(prefix="kbnav-")))
         old = opened.enter_context(SKB.open(path))
         over = Updated(old, _aside(records, folder).source(old)) if records else None
-        source: Source = over or opened.enter_context(_reread(path, old.meta, losses, skip=skip, aside=folder))
-        build(source, folder / "new", _BARE)
+        again = _reread(path, old.meta, losses, progress, skip=skip, aside=folder)
+        build(over or opened.enter_context(again), folder / "new", _BARE, progress=progress)
         new = opened.enter_context(SKB.open(folder / "new"))
-        fields = set[tuple[str, str]]()
         place = np.array([new.nodes.ids.find(node_id) for node_id in old.nodes.ids], np.int64)
         for number, other in enumerate(place.tolist()):
             if other < 0:
                 losses.add("nodes that go", old.id(number))
             elif _all_of(old, number) != _all_of(new, other):
                 losses.add("nodes that change", old.id(number))
-                was, now = _other_values(old, number, new, other, losses)
-                fields |= {("fields that go", f"{old.type(number)}: {one}") for one in was.keys() - now.keys()}
-                fields |= {("fields that come", f"{old.type(number)}: {one}") for one in now.keys() - was.keys()}
-        for what, which in sorted(fields):
-            losses.add(what, which)
+                _tell_values(old, number, new, other, losses)
         for other in np.setdiff1d(np.arange(new.meta.nodes), place).tolist():
             losses.add("nodes that come", new.id(other))
         gone = place < 0
@@ -273,25 +272,24 @@ def update(
             moved = records.moved(Path(), path).model_dump(mode="json", exclude_defaults=True)
             recipe = {**meta.recipe, "updates": [*meta.recipe.get("updates", ()), moved]}
         source = records.source(skb) if isinstance(records, Recipe) else records
-        ids = [one.id for one in source.nodes(Losses())] if source and changes else skb.nodes.ids
-        again = _reread(path, meta, Losses(), skip=skip)
-        whole: Source = Updated(skb, source) if source else opened.enter_context(again)
+        over = Updated(skb, source) if source else None
+        again = _reread(path, meta, Losses(), progress, skip=skip)
         made = build(
-            whole,
+            over or opened.enter_context(again),
             path,
             options,
             name=meta.name,
             previous=path / meta.data,
             recipe=recipe,
             progress=progress,
-            job_of=job_of(skb, source, options) if source else None,
+            job_of=job_of(over, options) if over else None,
         )
         if changes:
             new = opened.enter_context(SKB.open(path))
-            for one in dict.fromkeys(ids):
+            for one in dict.fromkeys(record.id for record in over.records[0]) if over else skb.nodes.ids:
                 number, other = skb.nodes.ids.find(one), new.nodes.ids.find(one)
                 if min(number, other) >= 0:
-                    _other_values(skb, number, new, other, changes)
+                    _tell_values(skb, number, new, other, changes)
     with suppress(UsageError), locked(path / LOCK, "another build is under way"):  # which deletes what this one read
         remove_unused(path, made.data)
     return made

@@ -39,7 +39,7 @@ from kbnav.knowledge.skb.schema import TRIPLES, Fields, NodeText, Progress, no_p
 from kbnav.knowledge.sparql.check import guard
 from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.sparql.rewriting import prepare
-from kbnav.knowledge.sparql.tokens import refuse_oversized, syntax_error, tokenize
+from kbnav.knowledge.sparql.tokens import edited, refuse_oversized, syntax_error, tokenize
 from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, declared_prefixes, expand
 from kbnav.knowledge.wikidata.mirror.pool import MOST_BYTES, QueryError, QueryPool
 
@@ -234,7 +234,7 @@ class SparqlStore:
         refuse_oversized(text)
         guard(text, ())
         try:
-            self._refuse_unknown_term(text)  # before the parser, because it says how a name must be written
+            text = self._with_known_terms(text)  # before the parser, because it says how a name must be written
             prepared = prepare(text, _DIALECT, prefixes=SKB_PREFIXES)
             return self._pool.query(prepared.text, most_bytes=self._most_bytes).table()
         except QueryError as error:
@@ -250,32 +250,43 @@ class SparqlStore:
             return ServiceError(f"{name} does not answer now: {error}; ask again later")
         return QuerySyntaxError(f"syntax error: {error}") if reason == "syntax" else QueryRefused(str(error))
 
-    def _refuse_unknown_term(self, query: str) -> None:
-        tokens, name = tokenize(query), self._skb.meta.name
+    def _with_known_terms(self, query: str) -> str:
+        """The query with names as the store writes them. Raises UnknownId, and QuerySyntaxError for a prefix."""
+        tokens = tokenize(query)
         declared = {**SKB_PREFIXES, **declared_prefixes(tokens)}
         for before, token in zip([None, *tokens], tokens, strict=False):  # the parser knows Wikidata's prefixes too
             prefix = token.text.split(":", 1)[0] if token.kind == "name" else ""
             if prefix not in (*declared, "", "_") and not (before and before.is_word("PREFIX")):
                 there = ", ".join(f"{one}:" for one in declared)
                 raise syntax_error(query, token.start, f"the prefix `{prefix}:` means nothing here; there are {there}")
-        for iri in dict.fromkeys(expand(token, declared) for token in tokens):
-            for prefix, names in self._names.items():
-                local = iri.removeprefix(SKB_PREFIXES[prefix])
-                if local not in ("", iri) and local not in names:
-                    some = ", ".join(f"{prefix}:{one}" for one in names[:_LISTED])
-                    raise UnknownId(f"there is no {prefix}:{local} in {name}; there are: {some}")
-            local = iri.removeprefix(SKB_PREFIXES["field"]).replace("\\", "")
-            if local not in ("", iri) and not self._has(f"{SKB_PREFIXES['field']}{local}"):
+        edits = {}
+        for token in tokens:
+            iri = expand(token, declared)
+            for prefix in ("type", "rel", "field", "node"):
+                local = iri.removeprefix(SKB_PREFIXES[prefix]).replace("\\", "")
+                if local not in ("", iri) and (own := self._written(prefix, local)) != local:
+                    edits[token.start, token.end] = f"<{SKB_PREFIXES[prefix]}{own}>"
+        return edited(query, edits)
+
+    def _written(self, prefix: str, local: str) -> str:
+        """A name as the store has it, which percent-encodes some characters. Raises UnknownId."""
+        plain, name = unquote(local), self._skb.meta.name
+        if prefix == "node":
+            if self._skb.nodes.ids.find(plain) < 0:
+                raise UnknownId(f"there is no node:{local} in {name}; use ids as results show them")
+            return local_name(plain)
+        if prefix == "field":
+            own = local_name(plain)
+            if not self._has(f"{SKB_PREFIXES['field']}{own}"):
                 near = process.extract(local, self._fields, processor=str.casefold, limit=_NEAREST)
                 told = ", ".join(f"field:{one}" for one, *_ in near)
                 raise UnknownId(f"no node of {name} has field:{local}; the nearest by name: {told or 'none'}")
-            local = iri.removeprefix(SKB_PREFIXES["node"])
-            if local not in ("", iri):
-                node = unquote(local.replace("\\", ""))
-                if self._skb.nodes.ids.find(node) < 0:
-                    raise UnknownId(f"there is no node:{local} in {name}; use ids as results show them")
-                if local_name(node) != local:
-                    raise UnknownId(f"node:{local} must be written node:{local_name(node)}")
+            return own
+        names = self._names[prefix]
+        if local not in names and local_name(plain) not in names:
+            some = ", ".join(f"{prefix}:{one}" for one in names[:_LISTED])
+            raise UnknownId(f"there is no {prefix}:{local} in {name}; there are: {some}")
+        return local if local in names else local_name(plain)
 
     @cached_property
     def _fields(self) -> list[str]:

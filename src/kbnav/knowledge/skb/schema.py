@@ -18,7 +18,8 @@ from pydantic import Field, ValidationError
 
 from kbnav.answers.tables import encodable
 from kbnav.errors import DataError, UsageError
-from kbnav.runs.journal import Strict, first_problem, write_whole
+from kbnav.runs.journal import first_problem, write_whole
+from kbnav.settings.model import Strict
 from kbnav.settings.plugins import did_you_mean
 
 if TYPE_CHECKING:
@@ -309,6 +310,12 @@ class Losses:
         examples = self.examples.setdefault(reason, [])
         if len(examples) < EXAMPLES:
             examples.append(encodable(case[:200]))
+
+    def take(self, other: Losses) -> None:
+        """Count what others counted."""
+        for reason, count in other.counts.items():
+            self.counts[reason] += count
+            self.examples.setdefault(reason, []).extend(other.examples[reason])
 
     def report(self) -> dict[str, dict[str, Any]]:
         """The counts and examples by reason, each as a ``Dropped``."""

@@ -75,36 +75,25 @@ class VectorSearch(ABC):
         vector.flags.writeable = False
         return vector
 
+    @reading("the index of vectors")
     def search(
         self,
-        text: str,
+        what: str | Vectors,
         *,
         limit: int = 20,
         ranges: Sequence[Range] | None = None,
         among: Collection[int] | None = None,
     ) -> list[Hit]:
-        """The nodes most similar in meaning to a text, as ``nearest`` gives them."""
-        if not self.count:
-            return []
-        return self.nearest(self.embed(text), limit=limit, ranges=ranges, among=among)
-
-    @reading("the index of vectors")
-    def nearest(
-        self,
-        vector: Vectors,
-        *,
-        limit: int = 20,
-        ranges: Sequence[Range] | None = None,
-        among: Collection[int] | None = None,
-    ) -> list[Hit]:
-        """The best ``limit`` node numbers and their cosines with a vector [d] of length 1; equal ones by number.
+        """The best ``limit`` node numbers and their cosines with a text, or a vector [d] of length 1.
 
         ``ranges`` keeps the nodes in any of the ranges (a node type is one; they do not overlap), ``among`` the nodes
         given. Zeros, as lsa has for words that it does not know, are near to nothing. Raises UsageError for a vector of
         another length.
         """
-        query = self._query(vector)
-        return self._nearest(query, limit, ranges, among) if limit > 0 and query.any() else []
+        if limit <= 0 or not self.count:
+            return []
+        query = self._query(self.embed(what) if isinstance(what, str) else what)
+        return self._nearest(query, limit, ranges, among) if query.any() else []
 
     @abstractmethod
     def rows(self, nodes: npt.NDArray[np.integer]) -> Vectors:
@@ -118,7 +107,7 @@ class VectorSearch(ABC):
         ranges: Sequence[Range] | None,
         among: Collection[int] | None,
     ) -> list[Hit]:
-        """See ``nearest``."""
+        """See ``search``."""
 
     def scorer(self, vector: Vectors) -> Callable[[npt.NDArray[np.integer]], Vectors]:
         """A function that gives nodes [n] their cosines [n] with a vector [d] of length 1; a vector is read once."""

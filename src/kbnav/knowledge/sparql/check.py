@@ -167,8 +167,13 @@ def explain(query: str, read: Query, error: str, prefixes: Collection[str] = STA
             detail = f"the prefix `{prefix}:` is not declared: add `PREFIX {prefix}: <…>`, or use one of {known}"
             return syntax_error(query, token.start, detail)
     for select in read.selects if "unbound" in error or not any(part in error for part in _RULES) else ():
+        for key in select.tail.keys("GROUP BY"):
+            if not key.variable and not isinstance(key.node, Value):
+                detail = "an expression in GROUP BY needs a name, which SELECT then uses"
+                return syntax_error(query, key.place.start, f"{detail}: GROUP BY ({key.node.place.of(query)} AS ?x)")
         keys = {name for key in select.tail.keys("GROUP BY") for name in (key.variable, *key.variables)}
-        loose = [one for one in select.variables if one not in (*keys, *select.computed)]
+        plain = [name for one in select.expressions if not _aggregates(one) for name in one.variables]
+        loose = [one for one in (*select.variables, *plain) if one not in (*keys, *select.computed)]
         if is_grouped(select) and loose:
             name = loose[0]
             at = next(one.start for one in tokens if one.start >= select.place.start and one.text[1:] == name[1:])

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from kbnav.answers.tables import Cell, Term
 from kbnav.knowledge.sparql.tokens import Token, tokenize
@@ -104,6 +104,12 @@ def expand(token: Token, declared: Mapping[str, str]) -> str:
     prefix, local = token.text.split(":", 1)
     namespace = declared.get(prefix, STANDARD_PREFIXES.get(prefix))
     return "" if namespace is None else namespace + local
+
+
+def respelled(iri: str) -> str:
+    """The IRI with its letters beyond ASCII percent-encoded, or, where they are that, as themselves."""
+    encoded = re.sub(r"[^\x00-\x7f]+", lambda found: quote(found[0]), iri)
+    return encoded if encoded != iri else re.sub(r"(?:%[89A-Fa-f][\dA-Fa-f])+", lambda found: unquote(found[0]), iri)
 
 
 def entity_ids(query: str) -> list[str]:

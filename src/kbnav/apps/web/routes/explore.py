@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import Annotated, Any
 
@@ -9,8 +10,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel
 
-from kbnav.apps.console import EXAMPLES
-from kbnav.apps.web.examples import made_examples
+from kbnav.apps.web.examples import examples_of
 from kbnav.apps.web.rendering import page
 from kbnav.apps.web.routes.common import REFUSALS, Language, PartsOf, VisitorOf, look_up
 from kbnav.apps.web.service import Served
@@ -27,7 +27,6 @@ SHOWN = 10
 """Neighbours by one relation that a node's page shows."""
 FOUND = 20
 CARD_SECONDS = 10.0
-EXAMPLE_SECONDS = 60.0
 WIDTH = 160
 """Characters of a line of a card."""
 Text = Annotated[str, Query(max_length=500)]
@@ -150,13 +149,6 @@ async def card(
 
 
 @api_router.get("/examples/{kb}")
-async def examples(kb: str, request: Request, parts: PartsOf, visitor: VisitorOf) -> list[str]:
-    """Questions that are known to be answered; where none are given, they are made once of the data."""
-    served, made = parts.service.kb(kb), parts.service.examples
-    if kb not in made:
-        # A question that fails is no fault of the knowledge base: its circuit breaker does not count here.
-        made[kb] = list(EXAMPLES.get(kb, ())) or await parts.service.pages.run(
-            visitor.owner, kb, partial(made_examples, served), gone=request.is_disconnected, seconds=EXAMPLE_SECONDS,
-            refuse=served.breaker.refuse,
-        )  # fmt: skip
-    return made[kb]
+async def examples(kb: str, parts: PartsOf) -> list[str]:
+    """Questions that are known to be answered; made beside, and once, where none are given."""
+    return await asyncio.shield(asyncio.wrap_future(examples_of(parts.service, parts.service.kb(kb))))

@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 import { icon } from "./menu.js";
 import { language, t } from "./text.js";
 
-const UNDO = 30_000; // milliseconds for which a deleted session can at least be fetched back
+const UNDO = 30_000; // milliseconds for which a deleted session can be fetched back
 const SEARCHED = 5; // sessions from which on they can be searched
 const QUERIES = 50; // that are kept
 const LETTERS = 80; // of a query in the list
@@ -22,8 +22,7 @@ export class History {
     this.place.before(this.find);
     this.found = [];
     this.said = new Set(); // sessions in which what is looked for was asked or answered
-    this.going = new Map(); // sessions that are deleted unless somebody thinks better of it
-    document.addEventListener("click", ({ target }) => target.dataset.id || this.going.forEach((at, id) => Date.now() - at > UNDO && this.remove(id)), true);
+    this.going = new Map(); // sessions that are deleted unless somebody thinks better of it, each with its timer
     addEventListener("pagehide", () => this.going.forEach((_, id) => this.remove(id)));
   }
 
@@ -119,9 +118,9 @@ export class History {
     box.select();
   }
 
-  /** It goes by the next press after a while, unless that fetches one back, or when the page is left. */
+  /** It goes after a while, unless it is fetched back, or when the page is left. */
   async drop(one) {
-    this.going.set(one.id, Date.now());
+    this.going.set(one.id, setTimeout(() => this.remove(one.id), UNDO));
     if (one.id === this.current || (one.query && one.query === kept("query"))) await this.leave();
     this.show();
     this.focus(one.id);
@@ -134,6 +133,7 @@ export class History {
 
   gone(one) {
     const back = () => {
+      clearTimeout(this.going.get(one.id));
       this.going.delete(one.id);
       this.show();
     };

@@ -13,7 +13,7 @@ import hashlib
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -28,7 +28,8 @@ from kbnav.knowledge.skb.importers.readers import ENDS, contents, records
 from kbnav.knowledge.skb.importers.values import OTHER, Column, column_as, kind_of
 from kbnav.knowledge.skb.schema import ALIAS_FIELDS, MEMORY, UNTYPED, EdgeRecord, Losses, NodeRecord, Style
 from kbnav.knowledge.skb.store import SKB
-from kbnav.runs.journal import Strict, first_problem, read_toml
+from kbnav.runs.journal import first_problem, read_toml
+from kbnav.settings.model import Strict
 from kbnav.settings.plugins import did_you_mean
 
 TYPE_FIELDS = ("type", "kind")
@@ -251,11 +252,12 @@ class TableSource:
         """Every row as a node, then the nodes that are made of columns. Raises UsageError, DataError with the line."""
         if self.bad:
             self.bad.unlink(missing_ok=True)
-        prefixes = self._prefixes()
+        prefixes, ends = self._prefixes(), self._ends()
         made: dict[tuple[str, str], None] = {}
         merged: dict[str, NodeRecord] = {}
         for table, record, repeated in self._taken(losses):
             node = table.node(record, self._columns_of(table, record))
+            node = node._replace(fields={**node.fields, **dict(self._dangling(table, record, prefixes, ends))})
             if repeated and self.duplicates is Duplicates.merge:
                 merged[node.id] = _merged(merged[node.id], node) if node.id in merged else node
             else:
@@ -328,6 +330,24 @@ class TableSource:
                     losses.add(reason, f"{node_id} {table.node(record).name}".strip())
                 if not node_id or not left or merge:
                     yield table, record, counts[node_id] > 1
+
+    def _ends(self) -> set[str]:
+        """The ids of the rows that edge columns may lead to."""
+        wanted = {edge.type for table in self._tables for edge in table.edges}
+        led_to = (table for table in self._tables if table.type in wanted)
+        return {table.id_of(row) for table in led_to for row in self._rows(table, None)}
+
+    def _dangling(
+        self, table: Table, record: Record, prefixes: Mapping[str, str], ends: Set[str]
+    ) -> Iterator[tuple[str, Any]]:
+        """The cells of edge columns that lead to no row, as fields; in an update those that do clear theirs."""
+        over = self.over.nodes.ids if self.over and not self.whole else None
+        for edge in table.edges:
+            if edge.type in prefixes and edge.column in record:
+                led = ((one, prefixes[edge.type] + one) for one in table.values(record, edge))
+                lost = [one for one, end in led if end not in ends and not (over and over.find(end) >= 0)]
+                if lost or (over and over.find(table.id_of(record)) >= 0):
+                    yield dict(table.rename).get(edge.column, edge.column), ", ".join(lost) or None
 
     def _columns_of(self, table: Table, record: Record) -> dict[str, Column]:
         """How the cells of a row are read; in an update as the fields of nodes of its type are."""

@@ -19,12 +19,12 @@ import traceback
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 from pyoxigraph import BlankNode, NamedNode, Quad, QuerySolutions, RdfFormat, Store, parse
 
@@ -34,7 +34,7 @@ from kbnav.knowledge.wikidata.mirror import vocabulary as v
 from kbnav.knowledge.wikidata.mirror.chosen import IDENTIFIERS, ITEMS, NODES, Chosen, Filter
 from kbnav.knowledge.wikidata.mirror.links import TEXTS, TRUTHY, Picked
 from kbnav.knowledge.wikidata.mirror.search import build_index
-from kbnav.knowledge.wikidata.mirror.source import Lines, Piece, Progress, kind_of, pieces, written
+from kbnav.knowledge.wikidata.mirror.source import Feed, Lines, Piece, Progress, kind_of, pieces, written
 from kbnav.knowledge.wikidata.mirror.store import META, NAMES, TRIPLES, MirrorInfo, Source, read_info
 from kbnav.runs.journal import exchanged, work_folder
 
@@ -251,7 +251,8 @@ class _Build:
         """Load all parts; ``keep``: the store is kept after each piece. Raises SyntaxError with the line's number."""
         for part in parts:
             try:
-                _bulk_load(store, self._lines(chain([part], parts), part.first))
+                feed = Feed(self._lines(chain([part], parts), part.first))
+                store.bulk_load(cast(IO[bytes], feed), RdfFormat.N_TRIPLES, lenient=True)
             except SyntaxError as error:
                 error.lineno = part.first + (error.lineno or 1)
                 raise
@@ -368,20 +369,6 @@ class _Build:
         self._read = [Source.model_validate(one) for one in state["read"]]
         self._loaded = state["loaded"]
         self._say(f"going on with what was loaded before: {len(self._read)} files, and {self._at:,} lines of the next")
-
-
-def _bulk_load(store: Store, parts: Iterable[bytes]) -> None:
-    """Load N-Triples while they are made: the engine reads from a pipe, without waiting for Python at each read.
-
-    Raises SyntaxError with the line's number, and what making the parts raises.
-    """
-    reading, writing = os.pipe()
-    with ThreadPoolExecutor(1) as beside:
-        load = beside.submit(store.bulk_load, path=f"/dev/fd/{reading}", format=RdfFormat.N_TRIPLES, lenient=True)
-        load.add_done_callback(lambda _: os.close(reading))  # so nobody writes for ever to a load that failed
-        with suppress(BrokenPipeError), os.fdopen(writing, "wb") as file:
-            file.writelines(parts)
-    load.result()
 
 
 def _optimized(store: Store) -> int:

@@ -106,6 +106,20 @@ def _time(seconds: float) -> str:
     return f"{hours}{minutes % 60} min" if minutes else f"{seconds:.0f} s"
 
 
+class Feed:
+    """A file to read from that is made while it is read."""
+
+    def __init__(self, parts: Iterator[bytes]) -> None:
+        self._parts, self._part, self._place = parts, b"", 0
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, at most so many; none at the end."""
+        if self._place == len(self._part):
+            self._part, self._place = next(filter(None, self._parts), b""), 0
+        begin, self._place = self._place, min(self._place + size, len(self._part))
+        return self._part[begin : self._place]
+
+
 def pieces(lines: Lines, size: int, names: v.Namespaces, *, skip: int) -> Iterator[Piece]:
     """Pieces of about ``size`` bytes; the first begins behind ``skip`` of a piece before.
 
