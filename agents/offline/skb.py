@@ -90,12 +90,11 @@ class SkbAgenda(Agenda):
         if len(mentions) == 1 and not (reading.asked or reading.types):
             here = (Path(mentions[0].nodes[0], (), 0.0),)
             yield from self._field(self._skb.id(here[0].node), here)
+            yield from self._fieldless(mentions[0])
             if reading.mentions and self.question.asks in ("", "person") and not self._left(here):
                 yield self._finished(self.told["named"], here, [self._skb.id(here[0].node)], "")
         if again := reading.afterthought:
             mentions = (*mentions, again)
-        if len(mentions) == 1 and not reading.asked:
-            yield from self._fieldless(mentions[0])
         if QUERY in self.toolbox.names:
             yield from self._linked(mentions)
         if reading.asked or (reading.words and self.question.asks != "time" and not self.question.noun):  # a thing
