@@ -30,6 +30,7 @@ from kbnav.agents.common.state import (
 )
 from kbnav.answers.tables import Absence, encodable
 from kbnav.errors import ServiceError, Stopped, StopRun
+from kbnav.knowledge.base import counted_by
 from kbnav.models.cancellation import Cancellation, OutOfTime, current_cancellation, in_thread
 from kbnav.models.prices import cost_of
 from kbnav.runs.trajectory import FINISH, JOIN, RUN_QUERIES, Call, Dropped, Outcome, Step, Stop, Usage, span
@@ -130,7 +131,9 @@ class Machine:
         def as_node(work: Callable[[State, RunContext], Update]) -> Callable[..., Command[Node]]:
             def node(state: State, runtime: Runtime[Any]) -> Command[Node]:
                 run = context(state, runtime)
-                update = work(state, replace(run, tell=runtime.stream_writer) if run.tell is _into_stream else run)
+                run = replace(run, tell=runtime.stream_writer) if run.tell is _into_stream else run
+                with counted_by(run.tool_context.meter):
+                    update = work(state, run)
                 after: Any = {**state, **update}
                 return Command(update=update, goto=() if "outcome" in update else self.route(after))
 
@@ -439,7 +442,7 @@ def _run_one(number: int, call: Call, toolbox: Toolbox, context: Context) -> _Ra
     seconds = round(time.monotonic() - began, 3)
     context.found[number] = seen.data
     shown = f"{call.arguments.get('query', '')}\n{seen.text}"
-    notes = notes_on(context.notes, shown, context.seen) if seen.ok else []
+    notes = notes_on(context.notes, shown, context.seen) if seen.ok and context.notes else []
     lines = "\n".join(f"Note on {note.about}: {note.text}" for note in notes)
     step = Step(
         number,

@@ -5,9 +5,7 @@ It does so on any SPARQL endpoint too, with tools and a prompt in the words of R
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from kbnav.agents.common.agent import Agent
@@ -24,7 +22,7 @@ from kbnav.tools.context import Shown, pruner
 from kbnav.tools.endpoint import shapes_for
 from kbnav.tools.several import about_several, several_tools, tools_of
 from kbnav.tools.spinach_paper import PAPER_TOOLS
-from kbnav.tools.toolbox import ENDPOINT_TOOLS, WIKIDATA_TOOLS, Toolbox
+from kbnav.tools.toolbox import ENDPOINT_TOOLS, WIKIDATA_TOOLS, Toolbox, ToolFunction
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -46,37 +44,87 @@ class SpinachOptions(Options):
 def build_spinach(kb: KnowledgeBase, settings: Settings) -> Agent:
     """SPINACH with the settings' model: ``offline``, ``replay:RUN``, or a chat model by its name."""
     if settings.model == OFFLINE:
-        parts = _Parts.of(kb, settings)
-        return parts.agent(kb, _offline_policy(kb, parts.toolbox), OFFLINE, None)
+        return spinach_with(None, None, kb, settings)
     from kbnav.models.chat import open_models
 
     return spinach_with(*open_models(settings), kb, settings)
 
 
 def spinach_with(
-    policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb: KnowledgeBase, settings: Settings
+    policy_model: BaseChatModel | None, writer_model: BaseChatModel | None, kb: KnowledgeBase, settings: Settings
 ) -> Agent:
-    """SPINACH on any LangChain chat model; without a ``writer_model``, entries are ranked and answers are plain."""
+    """SPINACH on any LangChain chat model, or by rules where there is none.
+
+    Without a ``writer_model``, entries are ranked and answers are plain.
+    """
+    options = SpinachOptions.model_validate(settings.options)
+    paper = options.preset == "paper"
+    tools, prompt = _tools(kb, paper)
+    toolbox = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.own_tools)
+    shown = Shown(whole_rows=0, profiles=False) if paper else Shown()
+    if paper:
+        # One call a turn, fixed rollback, pruning by the model, nothing told.
+        without = (*settings.budget.without, "hint", "escalate", "parallel", "free_finish", "told")
+        back = {"without": without, "published": options.going_back == "published"}
+        budget = settings.budget.model_copy(update=back)
+        settings = settings.model_copy(update={"budget": budget, "pruning": "model"})
+    elif options.going_back != "paper":
+        raise UsageError("going_back is an option of the preset paper: add preset=paper")
+    if policy_model is None:
+        policy, model = _offline_policy(kb, toolbox), OFFLINE
+    else:
+        policy, model = _chat_policy(policy_model, toolbox, prompt, kb, settings, shown), settings.model
+    return Agent(
+        name="spinach",
+        model=model,
+        kb=kb,
+        settings=settings,
+        policy=policy,
+        toolbox=toolbox,
+        ending=QueryEnding(
+            ModelWriter(writer_model, shown) if writer_model else write_plainly,
+            last_executed=paper or not settings.budget.holds("premature_finish"),
+        ),
+        prune=pruner(settings, writer_model, shown, vocabulary_of(kb)),
+        prompts=("spinach",),
+        shown=shown,
+    )
+
+
+def _tools(kb: KnowledgeBase, paper: bool) -> tuple[Sequence[ToolFunction], str]:
+    """The tools for a kind of knowledge base, and the name of the prompt. Raises UsageError."""
+    kind = kb_kind(kb)
+    if kind != "wikibase" and paper:
+        raise UsageError("the preset paper is SPINACH's own agent, which is for Wikidata: leave it out here")
+    if isinstance(kb, SeveralKB):
+        refuse_skbs(kb)
+        return several_tools(kb), "several"
+    if kind == "sparql":
+        return ENDPOINT_TOOLS, "endpoint"
+    return (PAPER_TOOLS, "paper") if paper else (WIKIDATA_TOOLS, "policy")
+
+
+def _chat_policy(
+    model: BaseChatModel, toolbox: Toolbox, prompt: str, kb: KnowledgeBase, settings: Settings, shown: Shown
+) -> Policy:
     from kbnav.agents.common.policy import ChatPolicy
 
-    parts = _Parts.of(kb, settings)
     words = vocabulary_of(kb)
-    policy = ChatPolicy(
-        policy_model,
-        parts.toolbox,
-        parts.prompt,
-        parts.settings.budget,
-        about=about_endpoint(kb, settings, parts.shown) if kb_kind(kb) in ("sparql", "several") else None,
+    return ChatPolicy(
+        model,
+        toolbox,
+        f"spinach/{prompt}.md",
+        settings.budget,
+        about=about_endpoint(kb, settings, shown) if kb_kind(kb) in ("sparql", "several") else None,
         partial=is_mirror(kb.state()),
         date=kb.state().get("mirror", {}).get("newest", "")[:10],
         to_class=words.to_class,
         ended=words.each(_ENDED),
     )
-    return parts.agent(kb, policy, settings.model, writer_model)
 
 
 def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
-    from kbnav.agents.offline.policy import SeveralPolicy, keyless
+    from kbnav.agents.offline.policy import SeveralPolicy
 
     if isinstance(kb, SeveralKB):
         return SeveralPolicy(
@@ -88,12 +136,13 @@ def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
     if kb_kind(kb) == "sparql":
         from kbnav.agents.offline.endpoint import EndpointAgenda
 
-        return keyless(partial(EndpointAgenda, toolbox))
+        return lambda state, context: EndpointAgenda(toolbox, state, context).reply()
     if not isinstance(getattr(kb, "vocabulary", None), Vocabulary):
         raise UsageError(f"the rules cannot ask {kb.name}, a knowledge base of your own: name a model by --model")
     from kbnav.agents.offline.wikidata import WikidataAgenda
 
-    return keyless(partial(WikidataAgenda, toolbox, vocabulary_of(kb)))
+    words = vocabulary_of(kb)
+    return lambda state, context: WikidataAgenda(toolbox, words, state, context).reply()
 
 
 def about_endpoint(kb: KnowledgeBase, settings: Settings, shown: Shown) -> Callable[[str], Mapping[str, object]]:
@@ -114,56 +163,3 @@ def refuse_skbs(kb: SeveralKB) -> None:
     skbs = [name for name, one in kb.parts.items() if kb_kind(one) == "skb"]
     if skbs:
         raise UsageError(f"{', '.join(skbs)}: an SKB cannot be asked together with others; ask it alone")
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """What an agent is put together from, by preset and kind of knowledge base."""
-
-    settings: Settings
-    options: SpinachOptions
-    toolbox: Toolbox
-    shown: Shown
-    prompt: str
-
-    @classmethod
-    def of(cls, kb: KnowledgeBase, settings: Settings) -> _Parts:
-        options = SpinachOptions.model_validate(settings.options)
-        kind, paper = kb_kind(kb), options.preset == "paper"
-        if kind != "wikibase" and paper:
-            raise UsageError("the preset paper is SPINACH's own agent, which is for Wikidata: leave it out here")
-        tools, prompt = (PAPER_TOOLS, "paper") if paper else (WIKIDATA_TOOLS, "policy")
-        if isinstance(kb, SeveralKB):
-            refuse_skbs(kb)
-            tools, prompt = several_tools(kb), "several"
-        elif kind == "sparql":
-            tools, prompt = ENDPOINT_TOOLS, "endpoint"
-        toolbox = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.own_tools)
-        shown = Shown(whole_rows=0, profiles=False) if paper else Shown()
-        if paper:
-            # One call a turn, fixed rollback, pruning by the model, nothing told.
-            without = (*settings.budget.without, "hint", "escalate", "parallel", "free_finish", "told")
-            back = {"without": without, "published": options.going_back == "published"}
-            budget = settings.budget.model_copy(update=back)
-            settings = settings.model_copy(update={"budget": budget, "pruning": "model"})
-        elif options.going_back != "paper":
-            raise UsageError("going_back is an option of the preset paper: add preset=paper")
-        return cls(settings, options, toolbox, shown, f"spinach/{prompt}.md")
-
-    def agent(self, kb: KnowledgeBase, policy: Policy, model: str, writer: BaseChatModel | None) -> Agent:
-        ending = QueryEnding(
-            ModelWriter(writer, self.shown) if writer else write_plainly,
-            last_executed=self.options.preset == "paper" or not self.settings.budget.holds("premature_finish"),
-        )
-        return Agent(
-            name="spinach",
-            model=model,
-            kb=kb,
-            settings=self.settings,
-            policy=policy,
-            toolbox=self.toolbox,
-            ending=ending,
-            prune=pruner(self.settings, writer, self.shown, vocabulary_of(kb)),
-            prompts=("spinach",),
-            shown=self.shown,
-        )

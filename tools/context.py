@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import AnswerTable
@@ -21,7 +21,7 @@ from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, WIKIDATA
 from kbnav.prompts import render
 from kbnav.runs.journal import read_toml
 from kbnav.runs.trajectory import Fact, Step, Usage
-from kbnav.settings.model import Settings
+from kbnav.settings.model import Settings, Strict
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -33,10 +33,10 @@ _NOTES = 3
 """Notes with one result."""
 
 
-class Note(BaseModel):
+class Note(Strict):
     """A warning on ``about``: an id as results show it, such as ``P2044``, or a prefixed name or IRI."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
+    model_config = ConfigDict(str_strip_whitespace=True)
 
     about: str = Field(min_length=1)
     text: str = Field(min_length=1, max_length=500)

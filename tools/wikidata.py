@@ -251,7 +251,7 @@ def _remarks(context: Context, query: str, table: AnswerTable) -> tuple[list[str
     seen = measures(asked, table, rows_shown(table, context.shown), run, words)
     if not context.shown.profiles:
         return [], seen
-    return remarks(asked, table, run, words, measured=seen), seen
+    return remarks(asked, table, run, words, seen), seen
 
 
 def _unseen(context: Context, thought: str, query: str) -> str:

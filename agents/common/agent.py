@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kbnav.agents.common.state import Ending, Policy, State
 from kbnav.agents.machine import Machine, RunContext
-from kbnav.answers.language import question_language
+from kbnav.answers.language import chosen_language, question_language
 from kbnav.errors import UsageError
-from kbnav.knowledge.base import KnowledgeBase, Meter, metered
+from kbnav.knowledge.base import KnowledgeBase, Meter
 from kbnav.models.prices import needed_price, price_of
 from kbnav.prompts import prompt_hashes
 from kbnav.runs.trajectory import FINISH
@@ -71,15 +71,15 @@ class Agent:
         price = price_of(settings, self.model)
         return Machine(self.policy, self.toolbox, self.ending, settings.budget, settings.checks, price)
 
-    def context(self, question: str, language: str, given: Mapping[str, str] = MappingProxyType({})) -> RunContext:
+    def context(self, question: str, given: Mapping[str, str] = MappingProxyType({})) -> RunContext:
         """What one run's nodes are given; ``given`` are entities that came with the question, labels by id."""
+        language = chosen_language(self.settings.language, question)
         read = question_language(question, default=language) if self.model == OFFLINE else language
         meter = Meter(self.settings.budget.requests, _PATIENCE * self.settings.limits.query_timeout)
-        kb = metered(self.kb, meter)
         seconds = self.settings.budget.seconds
         until = time.monotonic() + seconds if seconds else None
         shown = replace(self.shown, profiles=False) if self.model == OFFLINE else self.shown
-        own = Context(kb, question, read, self.prune, shown, meter=meter, given=given, notes=self.notes)
+        own = Context(self.kb, question, read, self.prune, shown, meter=meter, given=given, notes=self.notes)
         return RunContext(replace(own, answer_language=language), until=until)
 
     def graph(

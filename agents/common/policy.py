@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator
 
 from kbnav.agents.common.answering import last_with_rows
 from kbnav.agents.common.state import (
@@ -37,7 +37,7 @@ from kbnav.models.transport import reply_purpose
 from kbnav.prompts import as_data, render
 from kbnav.runs.journal import read_toml
 from kbnav.runs.trajectory import FINISH, NO_TOOL, QUERY, Call, Step, Turn
-from kbnav.settings.model import Budget
+from kbnav.settings.model import Budget, Strict
 from kbnav.tools.context import EARLIER, Context
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.wikidata import described
@@ -396,10 +396,10 @@ About = Callable[[str], Mapping[str, object]]
 """Values of a prompt that depend on the question, which stands behind the last earlier ones, one a line."""
 
 
-class Demonstration(BaseModel):
+class Demonstration(Strict):
     """One example; steps are links or sentences, and the answer has nodes as results show them, ``name (id)``."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
+    model_config = ConfigDict(str_strip_whitespace=True)
 
     question: str = Field(min_length=1)
     steps: tuple[str, ...] = Field(min_length=1)

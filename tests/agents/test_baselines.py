@@ -51,7 +51,7 @@ def test_the_one_query_is_executed_and_is_the_answer(tmp_path, mini_kb, said):
         sent.append(text)
         return mini_kb.execute_query(text, **more)
 
-    kb: Any = Over(mini_kb, execute_query=execute_query, metered=lambda _: kb)
+    kb: Any = Over(mini_kb, execute_query=execute_query)
     run, prompts = answered("one-query", said.replace("{}", query), kb, tmp_path)
     assert (run.outcome.status, run.outcome.query, len(run.outcome.table)) == ("answered", query, 2)
     assert (len(prompts), [step.call.tool for step in run.steps]) == (1, ["execute_query", "finish"])

@@ -26,8 +26,8 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.evidence import Evidence, Provenance
 from kbnav.library.asking import Answer
 from kbnav.models.scripted import ScriptedModel, says
+from kbnav.runs.citation import citation
 from kbnav.runs.trajectory import Call, Outcome, Run, Step, load_run, to_json
-from kbnav.sessions.evidence import citation
 from kbnav.settings.model import Settings
 from tests.agents.parts import NumbersKB
 from tests.evaluation.test_report import Tags

@@ -24,8 +24,8 @@ from kbnav.apps.texts import Texts
 from kbnav.evaluation.report import inside, shortened, template
 from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
+from kbnav.runs.citation import asked_with, citation, knowledge_base, query_link
 from kbnav.runs.trajectory import Run
-from kbnav.sessions.evidence import asked_with, citation, knowledge_base, link_of
 from kbnav.tools.show import readable_text
 
 ROWS = 2_000
@@ -67,7 +67,7 @@ def _view(run: Run, evidence: Provenance | None, query_page: str) -> dict[str, o
         "total": len(table),
         "words": words.text() if words else "",
         "query": labelled_query(run) if outcome.query else "",
-        "link": link_of(run, query_page),
+        "link": query_link(outcome.query, run.kb, query_page),
         "statements": list(row_lines(evidence, table)) if evidence else [],
         "closing": list(closing_lines(evidence)) if evidence else [],
         "kb": knowledge_base(run),

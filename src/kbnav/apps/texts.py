@@ -38,9 +38,16 @@ class Texts:
         code = language.partition("-")[0].lower()
         self.language = code if code in books() else FIRST
         self.book = books()[self.language]
-        self.of_scripts = {key: text for key, text in self.book.items() if not key.startswith(_NOT_OF_SCRIPTS)}
-        self.names = {code: book["language.name"] for code, book in books().items()}
+
+    @property
+    def of_scripts(self) -> Book:
+        """The texts that scripts of the chat page need."""
+        return {key: text for key, text in self.book.items() if not key.startswith(_NOT_OF_SCRIPTS)}
+
+    @property
+    def names(self) -> Mapping[str, object]:
         """Languages to choose from, by their own names."""
+        return {code: book["language.name"] for code, book in books().items()}
 
     def __call__(self, key: str, **values: Any) -> str:
         """A text with its values put in. Raises KeyError."""

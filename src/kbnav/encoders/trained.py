@@ -15,7 +15,8 @@ from typing import Any, Literal
 from kbnav.encoders.base import Vectors, normalised
 from kbnav.encoders.minilm import OnnxTexts
 from kbnav.errors import DataError, UsageError
-from kbnav.runs.journal import Strict, read_document, write_whole
+from kbnav.runs.journal import read_document, write_whole
+from kbnav.settings.model import Strict
 from kbnav.settings.plugins import needs
 
 CARD = "card.json"

@@ -88,13 +88,8 @@ def query_shape(query: str) -> QueryShape:
     tokens, read = tokenize(query), parse_query(query)
     terms = Terms(query, WIKIDATA_VOCABULARY)
     tails = [*(one.tail for one in read.selects), *(() if read.select else (read.tail,))]
-    services = (
-        element
-        for group in read.groups
-        for element in group.elements
-        if isinstance(element, Nested) and element.kind == "SERVICE" and terms.iri(element.name) == LABEL_SERVICE
-    )
-    hidden = [service.place for service in services]
+    services = (one for one in read.elements(Nested) if one.kind == "SERVICE")
+    hidden = [one.place for one in services if terms.iri(one.name) == LABEL_SERVICE]
     shown = [group for group in read.groups if not any(group.place.start in place for place in hidden)]
     clauses = Counter({"SELECT": len(read.selects)} | ({} if read.select else {read.form: 1}))
     clauses.update(modifier.kind for tail in tails for modifier in tail.modifiers)

@@ -9,10 +9,13 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from kbnav.answers.tables import AnswerTable, Ranking
+from kbnav.models.cancellation import within
 
 Capability = Literal[
     "search_entities",
@@ -417,17 +420,14 @@ class Meter:
         )
 
 
-@runtime_checkable
-class Metered(Protocol):
-    """A knowledge base that asks services, and can tell how often for one question."""
-
-    def metered(self, meter: Meter) -> Self:
-        """The same knowledge base, its requests counted by ``meter``."""
+_METER: ContextVar[Meter] = ContextVar("meter")
 
 
-T = TypeVar("T")
+def counted_by(meter: Meter) -> AbstractContextManager[None]:
+    """Have a meter count the requests that are sent within."""
+    return within(_METER, meter)
 
 
-def metered(kb: T, meter: Meter) -> T:
-    """The knowledge base with its requests counted, where it makes any."""
-    return kb.metered(meter) if isinstance(kb, Metered) else kb
+def current_meter() -> Meter:
+    """The meter of the question that this code is a part of."""
+    return _METER.get(None) or Meter()

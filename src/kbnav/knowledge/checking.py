@@ -14,7 +14,7 @@ from typing import Literal
 from kbnav.answers.language import plural
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import KbnavError, ServiceError, Stopped, StopRun, TellModel
-from kbnav.knowledge.base import KnowledgeBase, Meter, Shaped, metered
+from kbnav.knowledge.base import KnowledgeBase, Meter, Shaped, counted_by
 from kbnav.knowledge.sparql.vocabulary import CONCEPTS, INSTANCE_OF, SUBCLASS_OF, vocabulary_of
 from kbnav.models.cancellation import Cancellation
 from kbnav.settings.model import Settings
@@ -81,7 +81,8 @@ def check_kb(kb: KnowledgeBase, settings: Settings, *, seconds: float = TIME) ->
             meter, began = Meter(), time.monotonic()
             try:
                 cancellation.check()
-                verdict, says, remedy = cancellation.run(partial(attempt, metered(kb, meter)))
+                with counted_by(meter):
+                    verdict, says, remedy = cancellation.run(partial(attempt, kb))
             except Stopped:
                 verdict, remedy = "not tried", ""
                 says = f"what was asked before took {seconds:.0f} s, up to {slowest:.0f} s for one part"

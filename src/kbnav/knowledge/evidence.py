@@ -130,10 +130,7 @@ def provenance(
 def _of_row(
     asked: EvidenceQuery, words: Vocabulary, columns: Sequence[str], row: Sequence[Cell], found: AnswerTable
 ) -> list[Evidence]:
-    """What makes a row true; a triple is left out where a statement says it, or how statements are written.
-
-    So is the type of a thing that is not in the row, as of those that are counted, if more is told of it.
-    """
+    """What makes a row true, without triples that a statement says, or that say how statements are written."""
     at = {name: place for place, name in enumerate(found.columns)}
     wanted = [(at[key], row[columns.index(key)]) for key in asked.keys if key in at]
     kept: dict[Evidence, None] = {}
@@ -146,7 +143,7 @@ def _of_row(
     forms = {one for one in whole if stated and words.predicate(one.value.value)[0] not in ("", "wd", "wdno")}
     said = {one for one in whole if not one.statement and (one.subject, one.property, one.value) in stated}
     left = [one for one in whole if one not in forms | said]
-    types = (words.of(INSTANCE_OF), TYPE)
+    types = (words.of(INSTANCE_OF), TYPE)  # of what is counted, and not in the row, they say little
     told = {one.subject for one in left if one.property not in types}
     return [one for one in left if one.property not in types or one.subject in row or one.subject not in told]
 

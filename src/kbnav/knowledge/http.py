@@ -1,18 +1,17 @@
 """All HTTP of knowledge bases: who asks, limits, retries, time, size, redirects, secrets, cancellation, a cache.
 
-Every request is sent by ``requests``, whose import takes a while.
+Every request is sent by ``requests``; one of SPARQL is made by SPARQLWrapper. Importing this takes a while.
 """
 
 from __future__ import annotations
 
-import copy
 import logging
 import random
 import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -28,7 +27,7 @@ from urllib3.exceptions import LocationParseError
 from urllib3.util import parse_url
 
 from kbnav.errors import BadResponse, CredentialsError, QueryRefused, QueryTimeout, ServiceError
-from kbnav.knowledge.base import Meter
+from kbnav.knowledge.base import current_meter
 from kbnav.knowledge.http_store import MAX_BODY, HttpCache, Rules, Slot, Throttle
 from kbnav.knowledge.replies import TIMED_OUT, Again, Reply, Request, host_of, is_loopback
 from kbnav.models.cancellation import Cancellation, OutOfTime, current_cancellation, sleep, within
@@ -121,7 +120,6 @@ class HttpClient:
         self._api_token, self._api = api_token, settings.endpoints.api
         self._cache, self._throttle = cache, throttle
         self._sleep, self._jitter = sleep, jitter
-        self._meter: Meter | None = None
         self._get_only: set[str] = set()
         self._session = open_session(self.user_agent)
 
@@ -135,7 +133,7 @@ class HttpClient:
             # Only what was accepted is cached: what is not any more was changed by somebody else.
             with suppress(Again, ServiceError):
                 return read(Reply(200, hit[1], {"content-type": hit[0]}, request.url))
-        meter = self._meter or Meter()
+        meter = current_meter()
         with _COUNTING.get()():
             attempt = 0
             while True:
@@ -155,12 +153,6 @@ class HttpClient:
                     _LOG.warning("%s; trying again in %.0f s (%d of %d)", error, seconds, attempt, self._limits.retries)
                 meter.wait(seconds)
                 self._sleep(seconds)
-
-    def metered(self, meter: Meter) -> HttpClient:
-        """The same client, connections and all, with what it sends counted."""
-        other = copy.copy(self)
-        other._meter = meter
-        return other
 
     def forget_cookies(self) -> None:
         """Ask as somebody who has never been here."""
@@ -183,8 +175,7 @@ class HttpClient:
     def _once(self, request: Request, read: Callable[[Reply], T]) -> T:
         with self._slot(request) as slot:
             slot.failed = True
-            if self._meter:
-                self._meter.count(request.service)
+            current_meter().count(request.service)
             reply = self._reply(request)
             if reply.status in _NO_POST and request.service == "sparql" and request.method == "POST":
                 self._get_only.add(request.url)
@@ -225,7 +216,9 @@ class HttpClient:
 
     def _send(self, request: Request) -> Reply:
         is_query, timeout = request.service == "sparql", self._timeout(request)
-        made, host = self._made(request), host_of(request.url)
+        method = "GET" if request.url in self._get_only else request.method
+        made = _sparql_request(request, method, self._authorization) if is_query else self._api_request(request)
+        host = host_of(request.url)
         try:
             with closed_with_the_run() as connections:
                 with send(self._session, made, timeout) as response:
@@ -243,15 +236,30 @@ class HttpClient:
         headers = {name.lower(): value for name, value in response.headers.items()}
         return Reply(response.status_code, body, headers, request.url)
 
-    def _made(self, request: Request) -> requests.Request:
+    def _api_request(self, request: Request) -> requests.Request:
         headers = {"Accept": request.accept}
-        if request.service == "sparql" and self._authorization:
-            headers["Authorization"] = self._authorization
-        elif self._api_token and request.service == "api" and origin(request.url) == origin(self._api):
+        if self._api_token and request.service == "api" and origin(request.url) == origin(self._api):
             headers["Authorization"] = f"Bearer {self._api_token}"
-        method = "GET" if request.url in self._get_only else request.method
-        fields = {"params" if method == "GET" else "data": dict(request.params)}
-        return requests.Request(method, request.url, headers, **fields)
+        return _request(request.method, request.url, headers, dict(request.params))
+
+
+def _sparql_request(request: Request, method: str, authorization: str) -> requests.Request:
+    from SPARQLWrapper import SPARQLWrapper  # loads rdflib
+
+    wrapper = SPARQLWrapper(request.url)
+    wrapper.setMethod(method)
+    wrapper.setQuery(request.params["query"])
+    for name in request.params.keys() - {"query"}:
+        wrapper.addParameter(name, request.params[name])
+    wrapper.addCustomHttpHeader("Accept", request.accept)
+    if authorization:
+        wrapper.addCustomHttpHeader("Authorization", authorization)
+    fields = {**wrapper.parameters, "query": wrapper.queryString}
+    return _request(wrapper.method, wrapper.endpoint, wrapper.customHttpHeaders, fields)
+
+
+def _request(method: str, url: str, headers: Mapping[str, str], fields: Mapping[str, Any]) -> requests.Request:
+    return requests.Request(method, url, headers, **{"params" if method == "GET" else "data": fields})
 
 
 def send(session: requests.Session, request: requests.Request, timeout: float) -> requests.Response:

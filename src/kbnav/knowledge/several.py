@@ -16,12 +16,10 @@ from kbnav.knowledge.base import (
     Entry,
     Example,
     KnowledgeBase,
-    Meter,
     Neighborhood,
     SearchKind,
     SearchResult,
     is_mirror,
-    metered,
 )
 from kbnav.knowledge.replies import is_loopback
 from kbnav.knowledge.sparql.vocabulary import Vocabulary, vocabulary_of
@@ -133,10 +131,6 @@ class SeveralKB:
             for one, label in kb.labels(ids, language=language).items():
                 found.setdefault(one, set()).add(label)
         return {one: labels.pop() for one, labels in found.items() if len(labels) == 1}
-
-    def metered(self, meter: Meter) -> SeveralKB:
-        """See ``Metered``."""
-        return SeveralKB({name: metered(kb, meter) for name, kb in self.parts.items()}, self._addresses)
 
     def _first(self, ask: Callable[[KnowledgeBase], T]) -> tuple[str, T]:
         for name, kb in self.parts.items():

@@ -28,9 +28,10 @@ from kbnav.knowledge.evidence import MOST_ROWS, Provenance
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.models.cancellation import Cancellation, in_thread
+from kbnav.runs.citation import citation, query_link
 from kbnav.runs.trajectory import Call, Doubt, Run, Status, Step, Turn
 from kbnav.sessions import session
-from kbnav.sessions.evidence import citation, link_of, run_evidence
+from kbnav.sessions.evidence import run_evidence
 from kbnav.settings.model import OFFLINE, SEPARATOR, Settings, load_settings
 from kbnav.settings.plugins import did_you_mean, needs
 from kbnav.settings.systems import SystemName
@@ -303,7 +304,7 @@ class Answer(BaseModel):
     @property
     def link(self) -> str:
         """A page on which the query can be opened and run; empty where there is none."""
-        return link_of(self.run, self.query_page)
+        return query_link(self.run.outcome.query, self.run.kb, self.query_page)
 
     @cached_property
     def evidence(self) -> Provenance:

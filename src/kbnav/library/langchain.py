@@ -27,7 +27,7 @@ from kbnav.errors import ServiceError, TellModel, UsageError
 from kbnav.library.asking import KB, AgentSource, AnyKB, AskOptions, awaited
 from kbnav.models.cancellation import Cancellation, current_cancellation
 from kbnav.runs.trajectory import new_id
-from kbnav.sessions.session import language_of, serializer, turns_of, use
+from kbnav.sessions.session import serializer, turns_of, use
 from kbnav.tools.toolbox import Tool
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class _Runs:
         if context is None:
             question = state["question"]
             agent = replace(self._agent, kb=self._kb.base)
-            context = self._contexts[run] = agent.context(question, language_of(agent, question))
+            context = self._contexts[run] = agent.context(question)
             while len(self._contexts) > _AT_WORK:
                 self._contexts.popitem(last=False)
         return replace(context, cancellation=current_cancellation())

@@ -34,8 +34,8 @@ def known_prices(settings: Settings) -> Mapping[str, Price]:
 
 
 def price_of(settings: Settings, model: str) -> Price | None:
-    """The price of a model; None where it is not known, as of one that is none."""
-    return known_prices(settings).get(model)
+    """The price of a model; None where it is not known, or rules answer."""
+    return None if model == OFFLINE else known_prices(settings).get(model)
 
 
 def needed_price(settings: Settings, limit: str) -> Price:

@@ -25,9 +25,9 @@ from kbnav.programs.sandbox import Sandbox, bound_to, open_parts
 from kbnav.programs.steps import ranked
 from kbnav.prompts import prompt_hashes
 from kbnav.retrieval.base import NO_PROMPTS, TrainedOptions, as_ranking, hits_text
-from kbnav.runs.journal import Strict, read_document, write_whole
+from kbnav.runs.journal import read_document, write_whole
 from kbnav.runs.trajectory import Trace
-from kbnav.settings.model import OFFLINE, Settings
+from kbnav.settings.model import OFFLINE, Settings, Strict
 
 DESCRIPTION = "programs.json"
 PROGRAMS = "programs"

@@ -16,7 +16,7 @@ from io import RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from kbnav.errors import DataError, UsageError
 
@@ -24,12 +24,6 @@ LARGEST = 256 * 1024 * 1024
 """Bytes of one saved run, or of one line of a journal: four times the largest answer that is taken of a service."""
 _HERE, _EXCHANGE = -100, 2
 """AT_FDCWD and RENAME_EXCHANGE of renameat2(2)."""
-
-
-class Strict(BaseModel):
-    """What is read from a file: nothing of it is unknown, and nothing changes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def read_file(path: Path) -> bytes:

@@ -1,1 +1,1 @@
-"""Questions and chats put to an agent, and what comes of a run: evidence, citation."""
+"""Questions and chats put to an agent, and the evidence for what comes of a run."""

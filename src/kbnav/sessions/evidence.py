@@ -16,9 +16,8 @@ from kbnav.knowledge.evidence import MOST_ROWS, TYPE, Evidence, Provenance, prov
 from kbnav.knowledge.several import asked_by
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit
 from kbnav.knowledge.sparql.syntax import read_query
-from kbnav.knowledge.sparql.verbalization import Verbalization, page_for, query_link, verbalize_answer
+from kbnav.knowledge.sparql.verbalization import Verbalization, verbalize_answer
 from kbnav.runs.trajectory import JOIN, Fact, Run, Step
-from kbnav.settings.model import OFFLINE
 
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.kb import SkbKB
@@ -126,39 +125,3 @@ def _generated(fact: Fact) -> Evidence:
     source, target = (fact.target, fact.source) if fact.relation.startswith("^") else (fact.source, fact.target)
     relation = fact.relation_name or fact.relation.removeprefix("^")
     return Evidence(node_term(source), relation, node_term(target), source="generated")
-
-
-def asked_with(run: Run) -> str:
-    """What answered: the system and its model."""
-    return f"{run.system}, {'rules without a language model' if run.model == OFFLINE else run.model}"
-
-
-def knowledge_base(run: Run) -> str:
-    """What was asked, and in which state: a copy's date, an SKB's name, or the address of the query service."""
-    name, state = str(run.settings.get("kb", "")), run.kb
-    if mirror := state.get("mirror"):
-        how, date = ("taken", mirror["newest"]) if mirror.get("newest") else ("made", mirror.get("built", ""))
-        return f"{name}, a copy of a part of Wikidata {how} {str(date)[:10]}"
-    if state.get("kind") == "skb":
-        return f"{state.get('name', name)}, {state.get('nodes', 0):,} nodes and {state.get('edges', 0):,} edges"
-    endpoint = str(state.get("url") or state.get("endpoints", {}).get("sparql") or "")
-    return f"{name} ({endpoint})" if endpoint and endpoint != name else name
-
-
-def link_of(run: Run, query_page: str = "") -> str:
-    """A page on which the query can be opened and run; empty where there is none."""
-    page = page_for(run.kb, query_page, run.outcome.query)
-    return query_link(run.outcome.query, page) if run.outcome.query and page else ""
-
-
-def citation(run: Run, query_page: str = "") -> str:
-    """The citation as text."""
-    query = " ".join(run.outcome.query.split())
-    parts = [
-        f"“{run.question}” Answer by kbnav {run.versions.get('kbnav', '')} ({asked_with(run)}), {run.started[:10]},",
-        f"of {knowledge_base(run)}.",
-        f"Query: {query}" if query else "",
-        link_of(run, query_page),
-        f"Run {run.id}.",
-    ]
-    return " ".join(filter(None, parts))

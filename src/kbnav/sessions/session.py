@@ -69,7 +69,7 @@ def attempt(
 ) -> Attempt:
     """Ask without saving; a failure comes beside the run. ``given``: gold entities. Raises UsageError."""
     question = checked_question(question)
-    context = replace(agent.context(question, language_of(agent, question), given), cancellation=cancellation)
+    context = replace(agent.context(question, given), cancellation=cancellation)
     state = start(question, history, agent.settings.budget)
     return _run(agent, agent.graph(), state, context, config or {}, on_event)
 
@@ -108,7 +108,10 @@ def _run(
 
 
 def _record(agent: Agent, state: Any, context: RunContext, started: datetime, seconds: float) -> Run:
-    used = state["usage"]
+    used, outcome = state["usage"], state["outcome"]
+    if (read := outcome.understood) and read.instead:  # what is declined as well helps nobody
+        answered = tuple(one for one in read.instead if attempt(agent, one).run.outcome.status == "answered")
+        outcome = replace(outcome, understood=replace(read, instead=answered))
     return Run(
         id=state.get("run_id") or new_id("run"),
         question=state["question"],
@@ -117,7 +120,7 @@ def _record(agent: Agent, state: Any, context: RunContext, started: datetime, se
         language=context.tool_context.answer_language,
         path=tuple(state["path"]),
         discarded=tuple(state["discarded"]),
-        outcome=state["outcome"],
+        outcome=outcome,
         usage=used,
         cost=cost_of(used, price_of(agent.settings, agent.model)),
         requests=context.tool_context.meter.sent,
@@ -151,11 +154,6 @@ def saved(attempt: Attempt, settings: Settings) -> Run:
     return run
 
 
-def language_of(agent: Agent, question: str) -> str:
-    """The language of a question: the settings', or what the text is written in."""
-    return chosen_language(agent.settings.language, question)
-
-
 def use(agent: Agent, tool: str, arguments: Mapping[str, Any]) -> tuple[Observation, AnswerTable | None]:
     """Call one of an agent's tools outside any run: what a model would see, and the whole table where a query ran.
 
@@ -163,7 +161,8 @@ def use(agent: Agent, tool: str, arguments: Mapping[str, Any]) -> tuple[Observat
     where the tool cannot be called so, and StopRun where a service failed.
     """
     thought, values = agent.lookups.validate(tool, {"thought": "", **arguments})
-    context = Context(agent.kb, thought, language_of(agent, thought), agent.prune, agent.shown)
+    language = chosen_language(agent.settings.language, thought)
+    context = Context(agent.kb, thought, language, agent.prune, agent.shown)
     seen = agent.lookups.run(context, tool, thought, values)
     return seen, next(reversed(context.tables.values()), None)
 
@@ -193,7 +192,7 @@ class Chat:
         agent, values = self._agent, self._graph.get_state(self._config).values
         folder, run_id = agent.settings.home / "runs", values.get("run_id")
         if agent.settings.save_runs and run_id and values.get("outcome") and not (folder / f"{run_id}.json").exists():
-            context = agent.context(values["question"], language_of(agent, values["question"]))
+            context = agent.context(values["question"])
             save_run(_record(agent, values, context, datetime.now(UTC), 0), folder)
 
     def ask(self, question: str, *, on_event: Listener | None = None, cancellation: Cancellation | None = None) -> Run:
@@ -216,7 +215,7 @@ class Chat:
         """
         agent, question = self._agent, checked_question(question)
         snapshot = self._graph.get_state(self._config)
-        context = replace(agent.context(question, language_of(agent, question)), cancellation=cancellation)
+        context = replace(agent.context(question), cancellation=cancellation)
         state = None
         if _unfinished(snapshot) != question:
             history = turns_of(snapshot.values)

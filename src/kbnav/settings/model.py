@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 
 class Strict(BaseModel):
-    """A group of settings; a misspelled one is an error."""
+    """A group of settings, or what is read from a file: nothing of it is unknown, and nothing changes."""
 
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 def without_credentials(address: str) -> str:

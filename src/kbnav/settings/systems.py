@@ -18,10 +18,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_validator
+from pydantic import ConfigDict, TypeAdapter, ValidationError, field_validator
 
 from kbnav.errors import UsageError
-from kbnav.settings.model import OFFLINE, Settings
+from kbnav.settings.model import OFFLINE, Settings, Strict
 from kbnav.settings.plugins import did_you_mean, load, load_point, name_of, origin, points
 
 FromGold = Literal["", "entities", "results"]
@@ -33,10 +33,10 @@ INNER = "stages"
 """The option of a system made of others that holds their options, by name."""
 
 
-class Options(BaseModel):
+class Options(Strict):
     """What the options of every system share: texts become numbers and truth values, commas make lists."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     @field_validator("*", mode="before")
     @classmethod

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from kbnav.errors import CredentialsError, QuerySyntaxError, UnknownId, UsageError
-from kbnav.knowledge.base import Meter, metered
+from kbnav.knowledge.base import Meter, counted_by
 from kbnav.knowledge.endpoint.data import LABELS
 from kbnav.knowledge.open import open_kb
 from kbnav.settings.model import Settings
@@ -102,10 +102,10 @@ def test_a_query_needs_no_prefixes_and_its_things_are_named(company):
 def test_every_request_of_a_question_is_counted(company, served):
     company.search_entities("supplier")  # what is asked once for all questions
     meter, before = Meter(), len(served.queries)
-    counted = metered(company, meter)
-    counted.get_entry("data:s1")
-    counted.search_neighbors("data:s1")
-    counted.get_property_examples("shop:country")
+    with counted_by(meter):
+        company.get_entry("data:s1")
+        company.search_neighbors("data:s1")
+        company.get_property_examples("shop:country")
     sent = len(served.queries) - before
     assert sent > 3
     assert meter.sent == {"sparql": sent}

@@ -30,7 +30,7 @@ from kbnav.errors import (
     StopRun,
     UsageError,
 )
-from kbnav.knowledge.base import Meter
+from kbnav.knowledge.base import Meter, counted_by
 from kbnav.knowledge.http import HttpClient, redirect_target
 from kbnav.knowledge.http_store import MAX_BODY, HttpCache, Rules, Throttle
 from kbnav.knowledge.replies import Again, Reply, Request, retry_after
@@ -128,20 +128,20 @@ def test_a_question_waits_so_long_in_all_for_what_is_not_answered_and_then_asks_
     slow = Answer("no", 503, "text/plain", {"Retry-After": "9"})
     with serving(in_turn(slow, Q42, slow, slow, slow, slow, Q42)) as served, client(served.url, retries=2) as opened:
         meter = Meter(patience=20)
-        kb = opened.kb.metered(meter)
-        assert kb.labels(["Q42"]) == {"Q42": "Douglas Adams"}
-        assert (meter.impatient, meter.spent) == ("", "")
-        with pytest.raises(ServiceError):
-            kb.labels(["Q43"])
-        asked = len(served.asked)
-        assert asked == 4  # 9 s, then 18: no third try
-        with pytest.raises(ServiceError, match="waiting for 27 s without an answer"):
-            kb.labels(["Q44"])
-        with pytest.raises(QueryTimeout, match="no more is asked"):
-            kb.execute_query(QUERY)
-        assert len(served.asked) == asked
-        assert "Finish with what you have" in meter.spent
-        assert opened.kb.metered(Meter(patience=20)).labels(["Q42"])  # another question
+        with counted_by(meter):
+            assert opened.kb.labels(["Q42"]) == {"Q42": "Douglas Adams"}
+            assert (meter.impatient, meter.spent) == ("", "")
+            with pytest.raises(ServiceError):
+                opened.kb.labels(["Q43"])
+            asked = len(served.asked)
+            assert asked == 4  # 9 s, then 18: no third try
+            with pytest.raises(ServiceError, match="waiting for 27 s without an answer"):
+                opened.kb.labels(["Q44"])
+            with pytest.raises(QueryTimeout, match="no more is asked"):
+                opened.kb.execute_query(QUERY)
+            assert len(served.asked) == asked
+            assert "Finish with what you have" in meter.spent
+        assert opened.kb.labels(["Q42"])  # another question
 
 
 def test_a_ban_is_heard_at_once():

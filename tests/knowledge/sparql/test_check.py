@@ -11,8 +11,9 @@ from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit, prepare
 from kbnav.knowledge.sparql.syntax import read_query
 from kbnav.knowledge.sparql.tokens import tokenize
-from kbnav.knowledge.sparql.verbalization import comment_labels, query_link
+from kbnav.knowledge.sparql.verbalization import comment_labels
 from kbnav.knowledge.sparql.vocabulary import add_prefixes, declared_prefixes
+from kbnav.runs.citation import query_link
 from kbnav.settings.model import Settings
 from tests.attack.queries import hostile
 
@@ -226,7 +227,7 @@ def test_no_label_can_change_the_query(first, second, newline):
 @given(st.text(alphabet=st.characters(codec="utf-8")))
 def test_a_link_gives_the_query_back(query):
     page = "https://query.wikidata.org/#"
-    link = query_link(query, page)
+    link = query_link(query, {}, page)
     assert unquote(link.removeprefix(page)) == query
     assert link.isascii()
     assert not set(link.removeprefix(page)) & set(' "<>#&?\n')

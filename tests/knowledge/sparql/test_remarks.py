@@ -50,7 +50,9 @@ def run() -> Callable[[str], AnswerTable]:
 
 
 def said(run: Callable[[str], AnswerTable], query: str) -> str:
-    return "\n".join(remarks(query, run(query), run, WIKIDATA_VOCABULARY))
+    table = run(query)
+    shown = measures(query, table, table.rows[:20], run, WIKIDATA_VOCABULARY)
+    return "\n".join(remarks(query, table, run, WIKIDATA_VOCABULARY, shown))
 
 
 def test_units_are_counted_where_amounts_in_several_are_sorted_and_one_form_is_offered(run):
@@ -161,8 +163,8 @@ def test_nothing_is_said_where_the_service_gives_up(run):
         raise QueryTimeout("stopped")
 
     query = "SELECT ?x ?h { ?x wdt:P31 wd:Q8502 ; wdt:P2044 ?h } ORDER BY DESC(?h) LIMIT 1"
-    assert remarks(query, run(query), late, WIKIDATA_VOCABULARY) == []
-    assert remarks("no query", run(query), run, WIKIDATA_VOCABULARY) == []
+    assert remarks(query, run(query), late, WIKIDATA_VOCABULARY, {}) == []
+    assert remarks("no query", run(query), run, WIKIDATA_VOCABULARY, {}) == []
 
 
 FACTS = """

@@ -9,14 +9,15 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from itertools import islice
+from urllib.parse import quote
 
 from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.apps.console import absence_text, answer_table, closing_lines, note_text, row_lines
 from kbnav.apps.texts import Texts
 from kbnav.knowledge.base import is_mirror
 from kbnav.knowledge.evidence import Provenance
-from kbnav.knowledge.sparql.verbalization import page_for, query_link
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA, entity_page
+from kbnav.runs.citation import page_for
 from kbnav.runs.trajectory import Run
 from kbnav.settings.model import Settings
 from kbnav.tools.show import readable_text
@@ -127,7 +128,7 @@ def apology(*, marker: str, language: str = "en") -> str:
 
 def _address(query: str, page: str) -> str:
     """The query's link; tildes would sign, and underscores switch the page's behaviour, in addresses too."""
-    link = query_link(query, "").replace("~", "%7E").replace("_", "%5F")
+    link = quote(query, safe="").replace("~", "%7E").replace("_", "%5F")
     return page + _MAGIC.sub(lambda found: f"%{ord(found[0]):X}", link)
 
 

@@ -15,8 +15,9 @@ from rich.console import Console
 from rich.text import Text
 
 from kbnav.agents.common.agent import Agent, build_agent
+from kbnav.answers.language import chosen_language
 from kbnav.answers.question import SPARQL, checked_question
-from kbnav.answers.tables import Ranking
+from kbnav.answers.tables import Ranking, csv_text
 from kbnav.apps.cli.options import Asking, BaseUrl, Given, Json, Kb, Model, argument, flag, load, open_skb, option
 from kbnav.apps.cli.terminal import RunProgress, print_error, print_json, stop_on_signals
 from kbnav.apps.console import (
@@ -60,8 +61,8 @@ def ask(
 
     For example: kbnav ask --kb demo --set budget.steps=9 "Who was born in Little Mew?"
     """
-    if as_json and as_csv:
-        raise typer.BadParameter("give --json or --csv, not both")
+    if as_csv and (as_json or evidence):
+        raise typer.BadParameter("give --json or --csv, not both; --evidence goes with --json")
     text = sys.stdin.read() if question == "-" else question
     question = checked_question(text)
     earlier = _last_run() if follow_up else None
@@ -71,14 +72,13 @@ def ask(
     settings.check_key()  # before the imports that take seconds
     from kbnav.knowledge.open import open_kb
     from kbnav.sessions.session import ask as ask_agent
-    from kbnav.sessions.session import language_of
 
     console = Console(stderr=as_json or as_csv)
     history = earlier.turns if earlier else ()
     cancellation = Cancellation()
     with open_kb(settings) as base, stop_on_signals(_ENDING, cancellation, _INTERRUPTED):
         agent = build_agent(base, settings, of.system or "")
-        print_baseline(console, agent, language_of(agent, question), quiet, follow_ups=follow_up)
+        print_baseline(console, agent, chosen_language(settings.language, question), quiet, follow_ups=follow_up)
         if earlier and _reads_follow_ups(agent):
             console.print(f"after: {printable(earlier.question)}", style="dim", highlight=False, markup=False)
         with RunProgress(console, agent.model, steps=not quiet) as progress:
@@ -126,7 +126,7 @@ def print_outcome(
     elif as_csv:
         from kbnav.apps.web.downloads import answer_csv
 
-        sys.stdout.write(answer_csv(run.outcome, exact=True, fields=fields))
+        sys.stdout.write(answer_csv(run.outcome, fields))
         if not saved:
             print_error(run.outcome.error)
     else:
@@ -328,7 +328,7 @@ def _cell(value: Any) -> Any:
 def _print_ranking(run: Run, kb: SkbKB, as_json: bool, as_csv: bool) -> None:
     ranking, skb = run.outcome.ranking or Ranking(), kb.skb
     if as_csv:
-        sys.stdout.write(ranking.to_csv(node_fields(kb, ranking)))
+        sys.stdout.write(csv_text(ranking.lines(node_fields(kb, ranking)), end="\r\n"))
         return
     if as_json:
         nodes = [{**record, "document": _line(skb, record["id"])} for record in ranking.records()]

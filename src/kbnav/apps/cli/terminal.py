@@ -132,7 +132,7 @@ class RunProgress:
             if event.kind == "dropped":
                 self._print(drop_line, step)
                 continue
-            if self._together:
+            if self._together and self._steps:
                 self._print(Text, f"← {printable(step.call.tool)} {short_arguments(step.call.arguments)}", "cyan")
             self._print(observation_lines, step)
             self._running = [call for call in self._running if call is not step.call]

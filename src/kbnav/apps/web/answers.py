@@ -13,7 +13,7 @@ from kbnav.apps.console import call_data, run_record, step_data
 from kbnav.apps.web.results import Result, cell_data
 from kbnav.apps.web.service import Served, missing_labels
 from kbnav.errors import Stopped
-from kbnav.knowledge.sparql.verbalization import page_for, query_link
+from kbnav.runs.citation import query_link
 from kbnav.runs.trajectory import Attempt, Call, Step
 
 PAGE = 50
@@ -73,11 +73,11 @@ def failed_answer(why: str) -> dict[str, Any]:
 
 def query_data(query: str, labelled: str, served: Served) -> dict[str, Any]:
     """A query, the same with labels, and where there is one the link that opens it at the query service."""
-    page = page_for(served.kb.state(), served.settings.endpoints.query_page, query)
+    usual = served.settings.endpoints.query_page
     return {
         "query": query,
         "query_labelled": labelled,
-        "link": query_link(query, page) if query and page else "",
+        "link": query_link(query, served.kb.state(), usual),
     }
 
 

@@ -38,7 +38,6 @@ SELECT ?name ?relation WHERE {
 } LIMIT 400
 """
 """Some names and relations of statements whose value has a label."""
-_PEOPLE = ("person", "people", "human")
 
 
 def examples_of(service: Service, served: Served) -> Future[list[str]]:
@@ -103,10 +102,9 @@ def _questions(kb: KnowledgeBase) -> Iterator[Sequence[str]]:
 def _asked(kind: str, relation: str, thing: str, value: str) -> list[str]:
     """What a person would ask: of a noun what it is, of a verb or a preposition who or which does it."""
     kind, relation = kind.replace("_", " ").casefold(), relation.replace("_", " ").strip() or relation
-    words = relation.casefold().split(" ")
-    first, last = words[0], words[-1]
+    first, *_, last = relation.casefold().split(" ") * 2
     if last in ("by", "in", "of", "on", "at", "to", "from") or last.endswith("ed"):
-        be = "was" if first == "born" else "is"
-        verb = relation if last.endswith("ed") or first.endswith("s") else f"{be} {relation}"
-        return [f"{who} {verb} {value}?" for who in (*["Who"] * (kind in _PEOPLE), f"Which {kind}")]
+        be = "" if last.endswith("ed") or first.endswith("s") else "was " if first == "born" else "is "
+        people = ["Who"] * (kind in ("person", "people", "human"))
+        return [f"{who} {be}{relation} {value}?" for who in (*people, f"Which {kind}")]
     return [f"What is the {relation.removeprefix('has ')} of {thing}?"] * bool(thing)

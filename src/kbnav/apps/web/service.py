@@ -173,7 +173,6 @@ class Service:
         self.examples: dict[str, Future[list[str]]] = {}
         """Questions that a knowledge base answers, by its key."""
         self.ending = Cancellation()
-        """Of what is done beside."""
 
     @property
     def kbs(self) -> dict[str, Served]:

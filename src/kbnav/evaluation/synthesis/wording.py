@@ -16,7 +16,8 @@ from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.synthesis.templates import Branch, Leg, Synthesized, Template, parse_template
 from kbnav.evaluation.synthesis.text import plural
 from kbnav.knowledge.skb.store import SKB
-from kbnav.runs.journal import Strict, read_toml
+from kbnav.runs.journal import read_toml
+from kbnav.settings.model import Strict
 
 FOLDER = Path(__file__).parent
 """With the folders ``wordings`` and ``rewordings``."""

@@ -6,7 +6,6 @@ to be counted in its time limit is asked for what it declares, and then for a sa
 
 from __future__ import annotations
 
-import copy
 import re
 import threading
 from collections import Counter, defaultdict
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -302,12 +301,6 @@ class Data:
         self.known: dict[Any, Any] = {}
         """What was found out so far, ``prefixes`` and ``dialect`` among it."""
 
-    def asking(self, select: Select) -> Data:
-        """The same, what was found out included; further queries are sent by ``select``."""
-        other = copy.copy(self)
-        other._select = select
-        return other
-
     def once(self, key: object, find: Callable[[], T]) -> T:
         """What ``find`` gives, found once for each key."""
         with self._lock:
@@ -331,7 +324,7 @@ class Data:
     @property
     def labels(self) -> Labels:
         """Labels by the predicates that the data uses."""
-        return replace(self.once("labels", self._find_labels), select=self._select)
+        return self.once("labels", self._find_labels)
 
     @property
     def tags(self) -> tuple[str, ...]:

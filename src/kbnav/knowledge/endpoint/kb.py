@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import copy
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +26,6 @@ from kbnav.knowledge.base import (
     Entity,
     Entry,
     Example,
-    Meter,
     Neighborhood,
     PropertyProfile,
     Qualifier,
@@ -437,13 +435,6 @@ class EndpointKB:
         self._http.close()
         if self._names:
             self._names.close()
-
-    def metered(self, meter: Meter) -> EndpointKB:
-        """See ``Metered``."""
-        other = copy.copy(self)
-        other._http = self._http.metered(meter)
-        other._data = self._data.asking(other.select)
-        return other
 
 
 def _entry(

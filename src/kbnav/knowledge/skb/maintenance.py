@@ -180,10 +180,8 @@ def _reread(
 
 def _tell_values(old: SKB, number: int, new: SKB, other: int, changes: Losses) -> None:
     """Tell the values of a node that change, by the field and its type."""
-    was, now = (
-        {"type": one.type(at), "name": one.nodes.names[at], **one.documents[at]}
-        for one, at in ((old, number), (new, other))
-    )
+    both = _all_of(old, number), _all_of(new, other)
+    was, now = ({"type": kind, "name": name, **fields} for kind, name, fields in both)
     for field in {**was, **now}:
         values = was.get(field), now.get(field)
         if values[0] != values[1]:

@@ -18,7 +18,8 @@ from pydantic import Field, ValidationError
 
 from kbnav.answers.tables import encodable
 from kbnav.errors import DataError, UsageError
-from kbnav.runs.journal import Strict, first_problem, write_whole
+from kbnav.runs.journal import first_problem, write_whole
+from kbnav.settings.model import Strict
 from kbnav.settings.plugins import did_you_mean
 
 if TYPE_CHECKING:

@@ -250,7 +250,7 @@ class _Writer:
         while first.parts:
             first = first.parts[0]
         name = first.name
-        relation = self._terms.predicate(name)[1] if name else ""
+        relation = self._terms.predicate(name)[1]
         self.parts.append(Part(subject, self._predicate(name), value, relation, chain=True, mark=self._mark))
         return f"{subject} {verb.text()} {value} ."
 

@@ -77,6 +77,8 @@ Measures = Mapping[tuple[Row, int], Measure]
 
 def measures(query: str, table: AnswerTable, rows: Sequence[Row], run: RunQuery, words: Vocabulary) -> Measures:
     """The units of amounts and the precisions of dates in some rows, found by one query; empty where it fails."""
+    if not any(_written(cell) for row in rows for cell in row):
+        return {}
     try:
         read = read_query(query)
     except QuerySyntaxError:
@@ -135,18 +137,11 @@ def _written(cell: Cell) -> str:
     return f"{text_literal(cell.value)}^^<{cell.datatype}>" if cell is not None and measured else ""
 
 
-def remarks(
-    query: str,
-    table: AnswerTable,
-    run: RunQuery,
-    words: Vocabulary,
-    *,
-    measured: Measures | None = None,
-) -> list[str]:
+def remarks(query: str, table: AnswerTable, run: RunQuery, words: Vocabulary, measured: Measures) -> list[str]:
     """What is to be known of a result with rows, one sentence or two each; nothing for a query of another form.
 
     ``run`` gives the result of a query. Where it raises TellModel, as for a timeout, that remark is left out.
-    ``measured`` are the ``measures`` of the rows that are shown; None: of the first twenty, which are asked for.
+    ``measured`` are the ``measures`` of the rows that are shown.
     """
     try:
         read = read_query(query)
@@ -154,8 +149,6 @@ def remarks(
         return []
     if read.select is None or read.where.select is not None or not table.rows:
         return []
-    if measured is None:
-        measured = measures(query, table, table.rows[:20], run, words)
     one, found = _Remarks(query, read, table, run, words, measured), list[str]()
     for tell in (one.values, one.units, one.ranks, one.ties, one.left_out):
         with suppress(TellModel):
@@ -166,8 +159,8 @@ def remarks(
 def units_query(query: str, words: Vocabulary) -> str:
     """A query for units of the first amount compared, commonest first; else empty. Raises QuerySyntaxError."""
     read = parse_query(query)
-    compared = set(_compared(query, read))
-    return next((_units_query(query, read, use) for use in _uses(query, read, words) if use.value in compared), "")
+    uses = _compared_uses(query, read, words)
+    return _units_query(query, read, uses[0]) if uses else ""
 
 
 def values_query(query: str, words: Vocabulary, things: Set[str]) -> str:
@@ -176,9 +169,13 @@ def values_query(query: str, words: Vocabulary, things: Set[str]) -> str:
     Variables of ``things`` are no values.
     """
     read = parse_query(query)
-    compared = set(_compared(query, read)) - things
-    uses = (use for use in _uses(query, read, words) if use.value in compared and is_variable(use.thing))
+    uses = (one for one in _compared_uses(query, read, words) if one.value not in things and is_variable(one.thing))
     return next((_values_query(read, use, _things(query, read, use.thing)) for use in uses), "")
+
+
+def _compared_uses(query: str, read: Query, words: Vocabulary) -> list[_Use]:
+    compared = set(_compared(query, read))
+    return [use for use in _uses(query, read, words) if use.value in compared] if compared else []
 
 
 @dataclass(frozen=True)
@@ -194,7 +191,7 @@ class _Use:
 def _uses(query: str, read: Query, words: Vocabulary) -> list[_Use]:
     """The uses of a Wikibase's properties, by ``wdt:`` or ``p:`` and ``ps:``, whose variables the result may show."""
     terms, patterns = Terms(query, words), list(_reached(read.where))
-    named = [(one, terms.predicate(one.relation) if one.relation else ("", "")) for one in patterns]
+    named = [(one, terms.predicate(one.relation)) for one in patterns]
     leads = {one.object: one.subject for one, (role, _) in named if role == "p"}
     found = list[_Use]()
     for pattern, (role, name) in named:
@@ -369,7 +366,7 @@ class _Remarks:
         inner = " . ".join(part.text for part in parts)
         for steps in (part.pattern.apart(between) for part in parts if part.pattern):
             for step in steps:
-                role, name = terms.predicate(step.relation) if step.relation else ("", "")
+                role, name = terms.predicate(step.relation)
                 if role == "p" and is_variable(step.object):
                     read[f"p:{name}"] = None
                     way = " . ".join(one.text() for one in steps)
@@ -451,7 +448,9 @@ class _Remarks:
 
     def _others(self, parts: Sequence[Part]) -> Iterator[tuple[str, list[Part]]]:
         """Wider forms of the pattern, each with what is said of those that it has besides."""
-        terms, shown = Terms(self.query, self.words), self._read_outside()
+        terms, shown = Terms(self.query, self.words), set[str]()
+        if select := self.read.select:
+            shown = {*select.visible, *(name for one in select.expressions for name in one.variables)}
         compared = {*_compared(self.query, self.read)}
         for place, part in enumerate(parts):
             pattern, rest = part.pattern, [*parts[:place], *parts[place + 1 :]]
@@ -488,10 +487,6 @@ class _Remarks:
         plain = [name for name in select.visible if name not in select.computed]
         counted = [name for one in select.expressions for name in one.variables]
         return next(iter([*plain, *counted]), "")
-
-    def _read_outside(self) -> set[str]:
-        select = self.read.select
-        return {*select.visible, *(name for one in select.expressions for name in one.variables)} if select else set()
 
     def _holds(self, pattern: str) -> bool:
         return bool(self.run(f"{self.read.prologue}ASK {{ {pattern} }}").boolean)

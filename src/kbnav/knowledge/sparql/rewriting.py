@@ -137,8 +137,7 @@ def rewrite(query: str, dialect: Dialect, *, language: str = "en") -> str:
         return query
     text = _inline_subqueries(query)
     read, terms = parse_query(text), Terms(text, WIKIDATA_VOCABULARY)
-    triples = (one for group in read.groups for one in group.elements if isinstance(one, Triples))
-    subjects = (one for element in triples for one in element.subjects)
+    subjects = (one for element in read.elements(Triples) for one in element.subjects)
     hints = {(at.start, at.end): "" for subject, at in subjects if terms.iri(subject).startswith(_HINTS)}
     text = _rewrite_functions(edited(text, hints | alias_edits(text, read)), dialect)
     return close_up(_rewrite_labels(text, dialect.lateral, language))
@@ -147,7 +146,7 @@ def rewrite(query: str, dialect: Dialect, *, language: str = "en") -> str:
 def _refuse_missing(query: str, read: Query, dialect: Dialect) -> None:
     terms = Terms(query, WIKIDATA_VOCABULARY)
     missing: list[tuple[int, str]] = []
-    for element in (one for group in read.groups for one in group.elements if isinstance(one, Nested)):
+    for element in read.elements(Nested):
         iri, at = terms.iri(element.name), element.place.start
         if element.kind == "LATERAL" and not dialect.lateral:
             missing.append((at, "LATERAL, which only Oxigraph and Jena have: use a subquery"))
@@ -189,7 +188,7 @@ def _inline_subqueries(text: str) -> str:
     """
     read = parse_query(text)
     named = dict(read.select.named) if read.select else {}
-    includes = [one for group in read.groups for one in group.elements if isinstance(one, Include)]
+    includes = [*read.elements(Include)]
     copies: Counter[str] = Counter()
 
     if not includes and not named:
@@ -361,7 +360,7 @@ def _wishes(block: Nested, terms: Terms, auto_language: str) -> tuple[list[str],
     languages: list[str] = []
     wishes: list[_Wish] = []
     for pattern in (one for part in block.groups[0].elements if isinstance(part, Triples) for one in part.patterns):
-        predicate = terms.iri(pattern.relation) if pattern.relation else ""
+        predicate = terms.iri(pattern.relation)
         if predicate == f"{_WIKIBASE}language":
             languages += [code.strip() for code in pattern.object.strip("\"'").split(",")]
         elif predicate in _FILLED.values() and is_variable(pattern.object):

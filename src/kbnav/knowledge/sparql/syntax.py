@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import count, islice
 from operator import attrgetter
-from typing import Literal
+from typing import Literal, TypeVar
 
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.sparql.tokens import Token, check_nesting, join, syntax_error, tokenize
@@ -224,6 +224,7 @@ class Include:
 
 
 Element = Triples | Values | Filter | Bind | Nested | Include
+E = TypeVar("E", bound=Element)
 
 
 @dataclass(frozen=True)
@@ -325,8 +326,11 @@ class Query:
     @property
     def patterns(self) -> list[Pattern]:
         """Its triple patterns, at any depth."""
-        triples = (one for group in self.groups for one in group.elements if isinstance(one, Triples))
-        return [pattern for element in triples for pattern in element.patterns]
+        return [pattern for element in self.elements(Triples) for pattern in element.patterns]
+
+    def elements(self, kind: type[E]) -> Iterator[E]:
+        """Its elements of a kind, at any depth."""
+        return (one for group in self.groups for one in group.elements if isinstance(one, kind))
 
 
 def is_variable(text: str) -> bool:

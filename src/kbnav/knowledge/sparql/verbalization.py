@@ -12,9 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache, reduce
 from importlib import resources
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
-from kbnav.answers.question import kb_of
 from kbnav.answers.tables import SKB_NODE, AnswerTable
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.sparql.syntax import (
@@ -171,6 +170,7 @@ class _Writer:
         self._say = phrases_of(language)
         self._labels = labels
         self._terms = Terms(query, vocabulary, SKB_PREFIXES)
+        self._role = self._terms.predicate
         self._bound = {name for one in self._read.groups for name in one.visible}
         self._bound |= {name for one in self._read.selects for name in one.computed}
         self._things = {one.subject for one in self._read.patterns}
@@ -366,10 +366,6 @@ class _Writer:
         if self._terms.iri(pattern.subject).endswith("#serviceParam"):
             return f"{self._called(pattern.relation)}: {value}"
         return self._pattern(pattern)
-
-    def _role(self, name: str) -> tuple[str, str]:
-        """The prefix of a property, as ``wdt``, and its id; empty for what is none of a Wikibase."""
-        return self._terms.predicate(name) if name else ("", "")
 
     def _pattern(self, pattern: Pattern) -> str:
         subject, value = pattern.subject, pattern.object
@@ -570,20 +566,3 @@ def _one_line(label: str) -> str:
     plain = "".join(character if character.isprintable() else " " for character in label.replace("\\", " "))
     words = " ".join(plain.split())
     return words if len(words) <= _LONGEST else words[: _LONGEST - 1].rstrip() + "…"
-
-
-def query_link(query: str, page: str) -> str:
-    """A link to ``page`` (the query service's, ending in ``#``) with the query behind it, percent-encoded as UTF-8."""
-    return page + quote(query, safe="")
-
-
-def page_for(state: Mapping[str, Any], usual: str, query: str = "") -> str:
-    """The page that opens a query of a knowledge base with this ``state``: the ``usual``, unless it has another."""
-    return str(state_for(state, query).get("query_page", usual))
-
-
-def state_for(state: Mapping[str, Any], query: str) -> Mapping[str, Any]:
-    """The state of the knowledge base that a query is for: of several, that which its line names."""
-    none = {"query_page": ""}
-    own = state.get("kbs", {}).get(kb_of(query)[0], none) if state.get("kind") == "several" else state
-    return none if own.get("kind") == "skb" else own

@@ -7,7 +7,6 @@ The vector service is ``GET {base}/item/query/`` and ``/property/query/`` with `
 
 from __future__ import annotations
 
-import copy
 import math
 import re
 import time
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from kbnav.errors import BadArguments, BadResponse, CredentialsError, ServiceError, UnknownId
-from kbnav.knowledge.base import Entity, Meter
+from kbnav.knowledge.base import Entity
 from kbnav.knowledge.replies import Again, Lagged, Reply, Request, check_status, one_line, read_json, retry_after
 from kbnav.knowledge.wikidata.entities import ENTITY_ID, brief, entity_of, languages
 
@@ -111,22 +110,16 @@ class ActionApi:
         self._url = url
         self._http = http
         self._clock = clock
-        self._impatient_until = [-math.inf]
-
-    def metered(self, meter: Meter) -> ActionApi:
-        """The same API, its requests counted; what is known of its lag is shared."""
-        other = copy.copy(self)
-        other._http = self._http.metered(meter)
-        return other
+        self._impatient_until = -math.inf
 
     def call(self, **params: str) -> Mapping[str, Any]:
         """One request; ``params`` as the API has them. Raises what ``read_api`` raises."""
         plain = {**params, "format": "json"}
-        if self._clock() >= self._impatient_until[0]:
+        if self._clock() >= self._impatient_until:
             try:
                 return self._http.fetch(Request("api", self._url, {**plain, "maxlag": MAXLAG}), read_api)
             except Lagged:
-                self._impatient_until[0] = self._clock() + IMPATIENT
+                self._impatient_until = self._clock() + IMPATIENT
         return self._http.fetch(Request("api", self._url, plain), read_api)
 
     def document(self, entity_id: str, language: str) -> Mapping[str, Any]:

@@ -60,7 +60,9 @@ def snak_value(snak: Mapping[str, Any], name: Name) -> Value:
         case "quantity":
             text = quantity_text(value, name)
         case "globecoordinate":
-            text = coordinate_text(value["latitude"], value["longitude"], value.get("precision"))
+            precision = value.get("precision")  # in degrees; it says how many digits there are
+            digits = max(0, min(8, math.ceil(-math.log10(abs(precision))))) if precision else 6
+            text = ", ".join(f"{float(value[name]):.{digits}f}" for name in ("latitude", "longitude"))
             globe = str(value.get("globe") or EARTH).rpartition("/")[2]
             called = name(globe)
             text += "" if globe == EARTH else f" on {called}"
@@ -115,12 +117,6 @@ def quantity_text(value: Mapping[str, Any], name: Name) -> str:
         elif amount != lower:
             text += f" ± {(amount - lower).normalize():f}"
     return text if unit == "1" else f"{text} {name(unit)}"
-
-
-def coordinate_text(latitude: float, longitude: float, precision: float | None = None) -> str:
-    """``48.8566, 2.3522``: degrees north and east, as many digits as the precision (in degrees) supports."""
-    digits = 6 if not precision else max(0, min(8, math.ceil(-math.log10(abs(precision)))))
-    return f"{float(latitude):.{digits}f}, {float(longitude):.{digits}f}"
 
 
 def term_value(term: Term, name: Name, words: Vocabulary = WIKIDATA_VOCABULARY) -> Value:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -20,7 +19,6 @@ from kbnav.knowledge.base import (
     Entity,
     Entry,
     Example,
-    Meter,
     Neighborhood,
     PropertyProfile,
     SearchKind,
@@ -237,7 +235,11 @@ class WikidataKB:
         named = add_prefixes(query, self._words.own_prefixes)
         table = self._queries.run(named, language=language_code(language))
         most = LABELLED if self._endpoints.sparql else LABELLED_HERE
-        labels = self.labels(_ids_to_label(table, self._words, most), language=language)
+        ids: list[str] = []
+        for cell in filter(None, chain(*table.labelled_rows(most))):
+            own = [self._words.entity_id(cell.value)] if cell.type == "uri" else self._words.entities_in(cell.value)
+            ids += filter(None, own)
+        labels = self.labels([*dict.fromkeys(ids)][:most], language=language)
         base = "" if self._words.concept_base == WIKIDATA else self._words.concept_base
         return replace(table, labels=labels, concept_base=base)
 
@@ -315,23 +317,7 @@ class WikidataKB:
             raise UnknownId(f"{text.strip()[:80]!r} is not {wanted}: search for the name to find its id, and give that")
         return found
 
-    def metered(self, meter: Meter) -> WikidataKB:
-        """See ``Metered``."""
-        other = copy.copy(self)
-        other._http = self._http.metered(meter) if self._http else None
-        other._api, other._queries = self._api.metered(meter), self._queries.metered(meter)
-        return other
-
     def close(self) -> None:
         """Close the connections that are kept open."""
         if self._http:
             self._http.close()
-
-
-def _ids_to_label(table: AnswerTable, words: Vocabulary, most: int) -> list[str]:
-    """Ids of the entities in a result, from the first and the last rows, at most so many."""
-    ids: list[str] = []
-    for cell in chain(*table.labelled_rows(most)):
-        if cell is not None:
-            ids += [words.entity_id(cell.value)] if cell.type == "uri" else words.entities_in(cell.value)
-    return [one for one in dict.fromkeys(ids) if one][:most]

@@ -52,7 +52,7 @@ def search(api: ActionApi, query: str, *, language: str, limit: int, kind: Searc
     phrase = " ".join(query.split())[:LONGEST]
     if not phrase:
         return SearchResult()
-    asked = _Search(api, language, limit, kind)
+    asked = _Search(api, language, limit, limit if kind == "property" else limit // 2, kind)
     plain, parts = shorter(phrase)
     # All words of a phrase with a name are its description elsewhere; without a name, its parts are what it speaks of.
     named = any(map(_has_capital, phrase.split()))
@@ -76,6 +76,8 @@ class _Search:
     api: ActionApi
     language: str
     limit: int
+    properties: int
+    """How many properties are shown; of entities ``limit``."""
     kind: SearchKind
     left: int = MOST_REQUESTS
     suggestion: str = ""
@@ -144,18 +146,17 @@ class _Search:
         properties: list[Entity] = []
         if "property" not in (self.kind, kind) and self._spend():
             entities = self.api.search(text, kind="item", language=spoken, limit=self.limit)
-        if "item" not in (self.kind, kind) and self._properties and self._spend():
+        if "item" not in (self.kind, kind) and self.properties and self._spend():
             properties = self.api.search(text, kind="property", language=spoken, limit=PROPERTIES)
-        return tuple(entities), self._foremost(self._with_datatype(properties), text)
+        lacking = [one.id for one in properties if not one.datatype]  # the search did not give it
+        known = self.api.brief(lacking, self.language) if lacking else {}
+        described = [replace(one, datatype=known[one.id].datatype) if one.id in known else one for one in properties]
+        return tuple(entities), self._foremost(described, text)
 
     def _spend(self) -> bool:
         """Whether one more request may be made; those that name what was found are not counted."""
         self.left -= 1
         return self.left >= 0
-
-    @property
-    def _properties(self) -> int:
-        return self.limit if self.kind == "property" else self.limit // 2
 
     def _foremost(self, properties: Sequence[Entity], phrase: str) -> tuple[Entity, ...]:
         """The first properties: those named so, then others, then identifiers in others' databases.
@@ -171,13 +172,7 @@ class _Search:
 
         ordered = sorted(properties, key=behind)
         telling = [one for one in ordered if self.kind == "property" or behind(one) < 2]
-        return tuple(telling or ordered)[: self._properties]
-
-    def _with_datatype(self, properties: list[Entity]) -> tuple[Entity, ...]:
-        """Fill in the datatypes that the search did not give."""
-        lacking = [one.id for one in properties if not one.datatype]
-        known = self.api.brief(lacking, self.language) if lacking else {}
-        return tuple(replace(one, datatype=known[one.id].datatype) if one.id in known else one for one in properties)
+        return tuple(telling or ordered)[: self.properties]
 
 
 def _named_in(entity: Entity, phrase: str) -> int:

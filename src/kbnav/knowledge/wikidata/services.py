@@ -6,7 +6,6 @@ own (https://www.wikidata.org/wiki/Wikidata:SPARQL_query_service/WDQS_graph_spli
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -16,7 +15,6 @@ from urllib.parse import urlsplit
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QuerySyntaxError
-from kbnav.knowledge.base import Meter
 from kbnav.knowledge.probing import dialect_at
 from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, LEFT_OUT, Request, is_loopback, read_query
 from kbnav.knowledge.sparql.dialects import AUTO, DIALECTS, Dialect
@@ -64,12 +62,6 @@ class QueryService:
     ) -> None:
         self._endpoints, self._allowed, self._prefixes, self._http = endpoints, allowed, prefixes, http
         self._dialect = cache(partial(_dialect_of, endpoints.sparql, endpoints.dialect, http))
-
-    def metered(self, meter: Meter) -> QueryService:
-        """The same service, its requests counted."""
-        other = copy.copy(self)
-        other._http = self._http.metered(meter)
-        return other
 
     def run(self, query: str, *, language: str = "en") -> AnswerTable:
         """A query's result, and whether scholarly articles may be missing. Raises as ``prepare``, ``read_query``."""

@@ -21,7 +21,7 @@ from SPARQLWrapper import CSV, JSON, N3, POST, XML, SPARQLWrapper
 from SPARQLWrapper.SPARQLExceptions import EndPointInternalError, QueryBadFormed
 
 from kbnav.errors import ServiceError, Stopped, TellModel, UsageError
-from kbnav.knowledge.base import KnowledgeBase, Meter, metered
+from kbnav.knowledge.base import KnowledgeBase, Meter, counted_by
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.wikidata.kb import WikidataKB
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
@@ -251,9 +251,9 @@ def test_requests_are_counted_as_over_http(both):
     counts = []
     for kb in both:
         meter = Meter()
-        counted = metered(kb, meter)
-        counted.search_entities("radium")
-        counted.execute_query("SELECT ?x { ?x wdt:P61 wd:Q7186 }")
+        with counted_by(meter):
+            kb.search_entities("radium")
+            kb.execute_query("SELECT ?x { ?x wdt:P61 wd:Q7186 }")
         counts.append(meter.sent)
     assert counts[0] == counts[1]
 

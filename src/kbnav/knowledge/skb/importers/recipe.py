@@ -16,7 +16,7 @@ from kbnav.knowledge.skb.importers.files import Duplicates, Format, Given
 from kbnav.knowledge.skb.importers.tables import TableSource, mapped_from_file, of_graphs
 from kbnav.knowledge.skb.schema import EdgeArrays, EdgeRecord, Losses, NodeRecord, Source
 from kbnav.knowledge.skb.store import SKB
-from kbnav.runs.journal import Strict
+from kbnav.settings.model import Strict
 
 _OTHER = "of a type that was not asked for"
 

@@ -28,7 +28,8 @@ from kbnav.knowledge.skb.importers.readers import ENDS, contents, records
 from kbnav.knowledge.skb.importers.values import OTHER, Column, column_as, kind_of
 from kbnav.knowledge.skb.schema import ALIAS_FIELDS, MEMORY, UNTYPED, EdgeRecord, Losses, NodeRecord, Style
 from kbnav.knowledge.skb.store import SKB
-from kbnav.runs.journal import Strict, first_problem, read_toml
+from kbnav.runs.journal import first_problem, read_toml
+from kbnav.settings.model import Strict
 from kbnav.settings.plugins import did_you_mean
 
 TYPE_FIELDS = ("type", "kind")
@@ -343,11 +344,8 @@ class TableSource:
         over = self.over.nodes.ids if self.over and not self.whole else None
         for edge in table.edges:
             if edge.type in prefixes and edge.column in record:
-                lost = [
-                    one
-                    for one in table.values(record, edge)
-                    if (end := prefixes[edge.type] + one) not in ends and not (over and over.find(end) >= 0)
-                ]
+                led = ((one, prefixes[edge.type] + one) for one in table.values(record, edge))
+                lost = [one for one, end in led if end not in ends and not (over and over.find(end) >= 0)]
                 if lost or (over and over.find(table.id_of(record)) >= 0):
                     yield dict(table.rename).get(edge.column, edge.column), ", ".join(lost) or None
 

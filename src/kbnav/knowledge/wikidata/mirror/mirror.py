@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 import sqlite3
 import threading
@@ -14,7 +13,7 @@ from typing import Any
 
 from kbnav.answers.tables import AnswerTable, encodable
 from kbnav.errors import KbnavError, QueryRefused, QuerySyntaxError, QueryTimeout, ServiceError
-from kbnav.knowledge.base import Meter
+from kbnav.knowledge.base import current_meter
 from kbnav.knowledge.replies import SIMPLER
 from kbnav.knowledge.sparql.dialects import DIALECTS, GEOF_WIKIDATA
 from kbnav.knowledge.sparql.rewriting import prepare
@@ -96,33 +95,23 @@ def run_query(
     Raises QuerySyntaxError and QueryRefused before it runs, and QueryError.
     """
     prepared = prepare(query, MIRROR, services=services, prefixes=prefixes, language=language).text
-    if pool.now:
-        prepared = _as_of(prepared, pool.now)
+    if pool.now:  # what is later than the copy is not in it
+        tokens = tokenize(prepared)
+        calls = [one for one in zip(tokens, tokens[1:], tokens[2:], strict=False) if one[0].is_word("NOW")]
+        time = f'"{pool.now}"^^<http://www.w3.org/2001/XMLSchema#dateTime>'
+        prepared = edited(prepared, {(name.start, last.end): time for name, _, last in calls})
     return pool.query(prepared, form, graph_form, graph=graph, gone=gone)
-
-
-def _as_of(query: str, now: str) -> str:
-    """The query with ``NOW()`` said as the time at which the copy was taken: later things are not in it."""
-    tokens = tokenize(query)
-    calls = [(one, last) for one, _, last in zip(tokens, tokens[1:], tokens[2:], strict=False) if one.is_word("NOW")]
-    time = f'"{now}"^^<http://www.w3.org/2001/XMLSchema#dateTime>'
-    return edited(query, {(one.start, last.end): time for one, last in calls})
 
 
 class LocalApi(ActionApi):
     """A mirror's action API, asked in this process. Raises ServiceError where the mirror is damaged."""
 
-    def __init__(self, mirror: Mirror, namespaces: Mapping[str, str], meter: Meter | None = None) -> None:
-        self._mirror, self._namespaces, self._meter = mirror, namespaces, meter
-
-    def metered(self, meter: Meter) -> LocalApi:
-        """The same, its requests counted."""
-        return LocalApi(self._mirror, self._namespaces, meter)
+    def __init__(self, mirror: Mirror, namespaces: Mapping[str, str]) -> None:
+        self._mirror, self._namespaces = mirror, namespaces
 
     def call(self, **params: str) -> Mapping[str, Any]:
         """See ``ActionApi``."""
-        if self._meter:
-            self._meter.count("api")
+        current_meter().count("api")
         failure = ""
         try:
             body, code = self._mirror.api.answer({name: encodable(value) for name, value in params.items()})
@@ -147,20 +136,12 @@ class LocalQueries:
 
     def __init__(self, mirror: Mirror, prefixes: Mapping[str, str], allowed: Collection[str], name: str) -> None:
         self._mirror, self._prefixes, self._allowed, self._name = mirror, prefixes, allowed, name
-        self._meter: Meter | None = None
         self._lock = threading.Lock()
         self._recent: OrderedDict[tuple[str, str], Result] = OrderedDict()
 
-    def metered(self, meter: Meter) -> LocalQueries:
-        """The same, its requests counted."""
-        other = copy.copy(self)
-        other._meter = meter
-        return other
-
     def run(self, query: str, *, language: str = "en") -> AnswerTable:
         """The result of a model's or person's query. Raises what ``prepare`` raises, QueryTimeout, ServiceError."""
-        if self._meter:
-            self._meter.count("sparql")
+        current_meter().count("sparql")
         with self._lock:
             result = self._recent.get((query, language))
         if result is None:
