@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from langchain_core.language_models import BaseChatModel
 
 from kbnav.agents.common.agent import Agent
@@ -87,16 +85,16 @@ def skb_with(policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb
 
 def skb_offline(kb: SkbKB, settings: Settings) -> Agent:
     """The same graph and tools with no language model: a baseline that needs no key."""
-    from kbnav.agents.offline.policy import keyless
     from kbnav.agents.offline.skb import PreparedSkb, SkbAgenda
 
     toolbox = Toolbox.for_kb(kb, SKB_TOOLS, without=settings.without_tools, more=settings.own_tools)
+    prepared = PreparedSkb(kb, LISTED)
     return Agent(
         name=NAME,
         model=OFFLINE,
         kb=kb,
         settings=settings,
-        policy=keyless(partial(SkbAgenda, toolbox, PreparedSkb(kb, LISTED))),
+        policy=lambda state, context: SkbAgenda(toolbox, prepared, state, context).reply(),
         toolbox=toolbox,
         ending=RankingEnding(write_plainly, kb.named),
         prune=pruner(settings, None, SHOWN),

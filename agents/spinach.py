@@ -6,7 +6,6 @@ It does so on any SPARQL endpoint too, with tools and a prompt in the words of R
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from kbnav.agents.common.agent import Agent
@@ -125,7 +124,7 @@ def _chat_policy(
 
 
 def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
-    from kbnav.agents.offline.policy import SeveralPolicy, keyless
+    from kbnav.agents.offline.policy import SeveralPolicy
 
     if isinstance(kb, SeveralKB):
         return SeveralPolicy(
@@ -137,12 +136,13 @@ def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
     if kb_kind(kb) == "sparql":
         from kbnav.agents.offline.endpoint import EndpointAgenda
 
-        return keyless(partial(EndpointAgenda, toolbox))
+        return lambda state, context: EndpointAgenda(toolbox, state, context).reply()
     if not isinstance(getattr(kb, "vocabulary", None), Vocabulary):
         raise UsageError(f"the rules cannot ask {kb.name}, a knowledge base of your own: name a model by --model")
     from kbnav.agents.offline.wikidata import WikidataAgenda
 
-    return keyless(partial(WikidataAgenda, toolbox, vocabulary_of(kb)))
+    words = vocabulary_of(kb)
+    return lambda state, context: WikidataAgenda(toolbox, words, state, context).reply()
 
 
 def about_endpoint(kb: KnowledgeBase, settings: Settings, shown: Shown) -> Callable[[str], Mapping[str, object]]:

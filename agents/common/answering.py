@@ -308,7 +308,9 @@ class RankingEnding:
             return outcome
         # A graph is whole: where look-ups found nothing at all, it is not there. A refusal says why by itself.
         looked = [step for step in state["path"] if step.ok and step.call.tool != FINISH]
-        nothing = looked and not any(step.nodes or step.rows for step in looked) and not asks_back(outcome.text)
+        # Rules look for words that they may have misread.
+        looked = looked if state.get("understood") is None and not asks_back(outcome.text) else []
+        nothing = looked and not any(step.nodes or step.rows for step in looked)
         outcome = replace(outcome, note="") if outcome.text else outcome
         return replace(outcome, status="no answer", absence=Absence("not stated") if nothing else None)
 
@@ -470,9 +472,15 @@ def plain_ranking(ranking: Ranking) -> str:
 
 
 def plain_answer(table: AnswerTable) -> str:
-    """The first column's values, or whole rows where there are several columns; at most ten are named."""
+    """The first column's values, or whole rows where there are several columns; at most ten are named.
+
+    A second value that all rows share, as of what ties, comes once.
+    """
     if table.boolean is not None:
         return "✓ (true)" if table.boolean else "✗ (no such statement here)"
+    shared = {row[1] for row in table.rows} if len(table.columns) == 2 else set()
+    if len(shared) == 1:
+        return f"{plain_answer(table.projected(table.columns[:1]))} ({_short_text(table, *shared)})"
     texts = [", ".join(_short_text(table, cell) for cell in row) for row in table.rows[:_NAMED]]
     more = f" … (+{len(table.rows) - _NAMED})" if len(table.rows) > _NAMED else ""
     return ("; " if len(table.columns) > 1 else ", ").join(texts) + more

@@ -16,9 +16,9 @@ from pathlib import Path as File
 
 from kbnav.agents.common.state import LIMITS
 from kbnav.answers.parsing import QuestionKind, read_question
-from kbnav.answers.tables import AnswerTable, Cell
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import KbnavError, QuerySyntaxError
-from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.several import asked_by
 from kbnav.knowledge.sparql.remarks import units_query, values_query
 from kbnav.knowledge.sparql.rewriting import asked_limit, outer_limit
@@ -33,6 +33,8 @@ _NOT_ONLY = re.compile(r"\bat (?:most|least)\b|\bmost of\b|\bbest[- ]known\b|\bl
 _NUMBER = re.compile(r"(?<![\w.,])\d[\d,.]*\d(?![\w%])")
 _WHOLE_DATE = re.compile(r"[+-]?\d{4,}-\d\d-\d\d")
 _NUMERIC = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_OF_ALL = re.compile(r"\b(?:COUNT|SUM|AVG|MIN|MAX)\s*\(|\bORDER\s+BY\b.*\bLIMIT\b", re.IGNORECASE | re.DOTALL)
+"""What is so of a part may be otherwise of the whole: numbers of things, and ends of an order."""
 _ORDERS = ("ORDER", "MAX", "MIN", "MINUS", "NOT", "HAVING", "<", ">", "<=", ">=")
 """Words and signs by which a query takes an end of an order."""
 
@@ -42,6 +44,8 @@ def with_doubts(outcome: Outcome, question: str, context: Context) -> Outcome:
     if outcome.status not in ("answered", "best effort") or outcome.table is None or not outcome.query:
         return outcome
     found = check_answer(question, context.language, outcome.query, outcome.table)
+    if _OF_ALL.search(outcome.query) and is_mirror(asked_by(context.kb, outcome.query).state()):
+        found = (Doubt("copy"), *found)
     first = outcome.table.rows[0] if outcome.table.rows else ()
     # A result with dates sorts by these, or compares them.
     dated = any(cell is not None and (cell.datatype or "").endswith(("#dateTime", "#date")) for cell in first)
@@ -128,7 +132,9 @@ def _of_form(wanted: Expectation, table: AnswerTable) -> Found:
     cells = [cell for row in table.rows for cell in row if cell is not None]
     found = tuple(dict.fromkeys(row[0] for row in table.rows if row))  # the first column is what is asked for
     values = wanted.kind == "values"
-    if wanted.kind == "yes-no" and table.boolean is None and not _is_truth(found):
+    truths = {cell.value.casefold() for cell in found if cell and cell.type == "literal"}
+    truth = len(found) == 1 and not truths.isdisjoint(("true", "false", "yes", "no"))
+    if wanted.kind == "yes-no" and table.boolean is None and not truth:
         yield "truth", ""
     numbers = any(_NUMERIC.fullmatch(cell.value) for cell in cells)
     if wanted.kind == "count" and len(table) and not (numbers and (wanted.each or len(table.rows) == 1)):
@@ -139,13 +145,10 @@ def _of_form(wanted: Expectation, table: AnswerTable) -> Found:
         yield "year", ""
     if values and len(found) > 1 and wanted.choice:
         yield "choice", str(len(found))
-    if values and len(found) > 1 and not wanted.choice and wanted.only:
-        yield "one", wanted.only
-
-
-def _is_truth(found: tuple[Cell, ...]) -> bool:
-    (cell,) = found if len(found) == 1 else (None,)
-    return cell is not None and cell.type == "literal" and cell.value.casefold() in ("true", "false", "yes", "no")
+    measures = {row[1] for row in table.rows} if len(table.columns) == 2 else set()
+    tied = wanted.sorted and [cell.type for cell in measures if cell] == ["literal"]
+    if values and len(found) > 1 and not wanted.choice and (tied or wanted.only):
+        yield ("tie", str(len(found))) if tied else ("one", wanted.only)
 
 
 def _of_query(wanted: Expectation, query: str, table: AnswerTable) -> Found:

@@ -15,24 +15,20 @@ from typing import NamedTuple
 from kbnav.agents.offline.policy import (
     FITS,
     NOTHING,
-    QUANTITIES,
     Agenda,
     Calls,
     best_of,
     kept_of,
     stems,
     with_names,
-    words_of,
 )
 from kbnav.answers.language import lexicon
-from kbnav.answers.relevance import relevance
+from kbnav.answers.relevance import relevance, words_of
 from kbnav.knowledge.base import Entity, SearchResult
 from kbnav.knowledge.sparql.vocabulary import label_from_iri
 from kbnav.runs.trajectory import FINISH, Doubt, Understood
 
 _SEARCHES, _ANCHORS, _LIMIT = 5, 3, 40
-_STEM = 3
-"""Letters that a property and a word beside a year share."""
 _CALLED = frozenset(["named", "called", "titled", "heisst", "heissen", "namens", "nommé", "nommée", "appelle", "llama"])
 _MOMENT = 'REGEX(STR({0}), "^-?[0-9]{{4}}(-|$)")'
 """That a value is a date or a year."""
@@ -191,6 +187,13 @@ class EndpointAgenda(Agenda):
     def _final(self) -> Generator[Calls, None, str]:
         """Run the query that answers, and return it; empty where something is not linked."""
         question = self.question
+        if len(self.anchors) == 1 and self.anchors[0].id and question.about(self.anchors[0].text):
+            thing = self.anchors[0].id
+            final = f"SELECT DISTINCT ?property ?value WHERE {{ {thing} ?property ?value FILTER(!isBlank(?value)) }}"
+            yield from self.queried(final, "Reading what is stated of it.")
+            found = (one for search in self.searches.values() for one in search.entities if one.id == thing)
+            self.verdict = next(found).description
+            return final
         asked = question.noun or lexicon(self.language).classes.intersection(words_of(question.text)) - {"what"}
         listed = asked and question.asks in ("", "person")
         if not (self.anchors or listed or question.kind != "values" or question.measure):
@@ -265,8 +268,8 @@ class EndpointAgenda(Agenda):
             # What links to a thing that only has the word in its name is not meant: "in Berlin" is no Berlin Schulz.
             if sure and len(links) == 1 and (anchor.exact or not anchor.id or links[0].way == 2):
                 return links[0]
-            # As forms of a verb do: "born", birth; "erschienen", Erscheinungsjahr.
-            starts = {link: [one for one in rest if f" {one[:_STEM]}" in f" {link.words.casefold()}"] for link in links}
+            # Three letters are shared, as by forms of a verb: "born", birth; "erschienen", Erscheinungsjahr.
+            starts = {link: [one for one in rest if f" {one[:3]}" in f" {link.words.casefold()}"] for link in links}
             alike = [link for link in links if starts[link]]
             if (anchor.sign or question.asks in ("time", "place") or question.kind == "yes-no") and len(alike) == 1:
                 self.heard = [*self.heard, *(starts[alike[0]] if anchor.sign else ())]
@@ -284,9 +287,9 @@ class EndpointAgenda(Agenda):
         links = yield from self._counted("?p ?q", f"{pattern} {either}", "?way ", "Which numbers do these have?")
         hints = lexicon(self.language).hints.get("time", "").split()
         words = [*quantity.casefold().split(), *words_of(self.question.text)]
-        measured = " ".join([quantity, *(QUANTITIES.get(word, "") for word in words)])
+        measured = " ".join([quantity, *(lexicon(self.language).quantities.get(word, "") for word in words)])
         links = [one for one in links if one.way != 2 or relevance(measured, one.names[:1])[0]]
-        said_of = " ".join(QUANTITIES.get(word, word) for word in words)
+        said_of = " ".join(lexicon(self.language).quantities.get(word, word) for word in words)
         fits = relevance(said_of, [" ".join(one.names) for one in links])
         if max(fits, default=0.0) > 0:
             return links[fits.index(max(fits))]

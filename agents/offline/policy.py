@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, groupby
@@ -16,7 +16,7 @@ from kbnav.agents.common.answering import without_retryable
 from kbnav.agents.common.state import Policy, Reply, State, all_steps, next_turn
 from kbnav.answers.language import fold, lexicon, reads, singular, why_unread
 from kbnav.answers.parsing import Phrase, Question, read_question
-from kbnav.answers.relevance import content_words, relevance
+from kbnav.answers.relevance import content_words, relevance, words_of
 from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import SearchResult
 from kbnav.runs.trajectory import FINISH, QUERY, Call, Doubt, Step, Understood
@@ -27,17 +27,8 @@ from kbnav.tools.toolbox import Toolbox
 Calls = list[tuple[str, str, dict[str, Any]]]
 """Calls that are made together: the tool, thought and arguments of each."""
 FITS = "The query has rows and fits the question as far as words can tell."
-QUANTITIES = {
-    "mass": "mass weight gewicht masse poids peso",
-    **dict.fromkeys(("cost", "expensive", "cheaper", "cheapest", "price"), "price cost preis prix precio"),
-    "pages": "pages seiten páginas",
-}
-"""Words that names of numbers have, in several languages, for words of a question that they do not share."""
 NOTHING = SearchResult()
 _MOST_UNUSED, _MANY = 2, 50
-_WORD = re.compile(r"[^\W_]+", re.UNICODE)
-_MISSPELLED = 90
-"""Of 100, how alike a word and what may be meant are."""
 
 
 class Agenda(ABC):
@@ -70,12 +61,11 @@ class Agenda(ABC):
         if not (found.entities or found.properties):
             return replace(found, rung="none")
         low, shown = query.casefold(), self.context.shown
-        entities = found.entities[: shown.entities]
-        most = shown.properties if entities else shown.entities
-        found = replace(found, entities=entities, properties=found.properties[:most])
-        best = (*entities, *found.properties)[0]
+        most = shown.properties if found.entities else shown.entities
+        found = replace(found, properties=found.properties[:most])
+        best = (*found.entities, *found.properties)[0]
         plural = fold(query).removeprefix(fold(best.called)) in ("e", "en", "er", "es", "n", "s")
-        said = plural or any(one.label and one.label.casefold() in low for one in entities)
+        said = plural or any(one.label and one.label.casefold() in low for one in found.entities)
         if found.rung == "near" and not said and re.fullmatch(r"[QP]\d+", best.id):  # another spelling: people choose
             return SearchResult(suggestion=best.called)
         return found
@@ -148,7 +138,7 @@ class Agenda(ABC):
             if " " in word:  # no label says "over 80"
                 return fold(word) in texts
             plain, low = fold(word), word.casefold()
-            folded = fold(f"{word} {words.verbs.get(low, '')} {QUANTITIES.get(low, '')}").strip()
+            folded = fold(f"{word} {words.verbs.get(low, '')} {words.quantities.get(low, '')}").strip()
             if singular(plain) in stems or plain in words.measures:
                 return singular(plain) in stems
             return any(relevance(f"{folded} {singular(plain)}", known))
@@ -176,6 +166,7 @@ class Agenda(ABC):
         """
         left_out, phrases = self.telling(unused), self.question.phrases
         names = {word for one in phrases if one.named for word in one.text.split() if word[:1].isupper()}
+        all_needed = all_needed or self.question.asks == "place"  # where somebody studied is no place of birth
         too_many = len(left_out) > _MOST_UNUSED or rows > _MANY or all_needed
         return self.turns(unused) or (bool(left_out) and (too_many or not names.isdisjoint(left_out)))
 
@@ -190,7 +181,7 @@ class Agenda(ABC):
             meant = search.suggestion or next((one.called for one in search.entities), "")
             within = query in meant or meant in query
             alike = max(fuzz.ratio(query, meant), fuzz.partial_ratio(query, meant))
-            if {*query.split()} <= left and not within and alike >= _MISSPELLED:
+            if {*query.split()} <= left and not within and alike >= 90:  # of 100
                 text, left = text.replace(query, meant), left - {*query.split()}
         instead = (text,) if text != whole and not left and " " in whole else ()  # one word alone may be a greeting
         self.understood = Understood(unused=tuple(unused or lost), instead=instead)
@@ -236,16 +227,6 @@ def with_names(question: Question, names: Iterable[str], language: str) -> Quest
     return replace(question, phrases=tuple(dict.fromkeys(phrases)))
 
 
-def keyless(agenda: Callable[[State, Context], Agenda]) -> Policy:
-    """The policy that makes an agenda anew each turn."""
-    return lambda state, context: agenda(state, context).reply()
-
-
-def words_of(text: str) -> list[str]:
-    """The words of a text, without case."""
-    return _WORD.findall(text.casefold())
-
-
 def stems(text: str) -> list[str]:
     """The words of a text, without case and the endings of plurals."""
     return [*map(singular, words_of(text))]
@@ -258,9 +239,9 @@ def kept_of(wide: str, narrow: str) -> str:
 
 
 def best_of(variable: str, pattern: str, measure: str, order: str) -> str:
-    """SPARQL for what has most or least of a measure, all of them where several have as much."""
+    """SPARQL for what has most or least of a measure, with it; all of them where several have as much."""
     best = f"{{ SELECT {measure} WHERE {{ {pattern} }} ORDER BY {order}({measure}) LIMIT 1 }}"
-    return f"SELECT DISTINCT {variable} WHERE {{ {pattern} {best} }}"
+    return f"SELECT DISTINCT {variable} {measure} WHERE {{ {pattern} {best} }}"
 
 
 @dataclass(frozen=True)
@@ -280,18 +261,15 @@ class SeveralPolicy:
             )
             own = State(**{**state, "path": path, "discarded": discarded})
             reply = policy(own, within(context, name))
-            calls = [_addressed(call, name, turn, place) for place, call in enumerate(reply.calls, 1)]
+            calls = list[Call]()
+            for place, call in enumerate(reply.calls, 1):
+                ends, none = call.tool == FINISH, call.arguments.get("no_answer")
+                thought = f"{name} answers: {call.thought}" if ends and not none else call.thought
+                arguments = call.arguments if ends else {**call.arguments, "kb": name}
+                calls.append(replace(call, arguments=arguments, thought=thought, id=f"call-{turn}-{place}", turn=turn))
             if any(not call.arguments.get("no_answer") for call in calls):
                 return replace(reply, calls=calls)
             why = reply.note or (calls[0].thought if calls else "")
             said += [f"{name}: {why}"] if why else []
         note = " ".join(said)
         return replace(reply, calls=[replace(call, thought=note) for call in calls], note=note)
-
-
-def _addressed(call: Call, name: str, turn: int, place: int) -> Call:
-    """A call for one knowledge base."""
-    named = replace(call, id=f"call-{turn}-{place}", turn=turn)
-    if call.tool != FINISH:
-        return replace(named, arguments={**call.arguments, "kb": name})
-    return named if call.arguments.get("no_answer") else replace(named, thought=f"{name} answers: {call.thought}")

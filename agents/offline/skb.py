@@ -6,7 +6,7 @@ import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from typing import Any
 
 from kbnav.agents.common.state import State
@@ -33,6 +33,7 @@ _PEOPLE = frozenset({"person", "people", "human", "author"})
 _NOUNS_HAVE_CAPITALS = frozenset({"de", "lb"})
 _BEYOND = frozenset(["best", "total", "sum", "mean", "summe", "beste", "somme", "meilleur", "suma", "mejor"])
 """Words that ask for what is not computed."""
+_PLAIN = re.compile(r"[\W\d]*\d[\W\d]*")
 _OF_THEM = re.compile(r"\b[Oo]f (?:them|these|those(?! wh| that))\b|\b(?:[Vv]on (?:ihnen|diesen)|[Dd]avon)\b")
 """What asks for some of the earlier answers; in a title its words have capitals."""
 
@@ -62,7 +63,8 @@ class SkbAgenda(Agenda):
         beyond = [token.low for token in self._reading.tokens if token.low in _BEYOND]
         self.question = replace(self.question, strict=(*self.question.strict, *beyond))
         names = self._reading.mentions
-        if names and not self._reading.asked and (self.question.kind == "count" or names[0].text.islower()):
+        lower = names and names[0].text.islower() and not re.search(r"\d", names[0].text)  # not "order 12"
+        if names and not self._reading.asked and (self.question.kind == "count" or lower):
             linked = {step.target for step in schema.paths.steps(self._skb.type(names[0].nodes[0]))}
             if len(linked) == 1:  # of a category its things are counted
                 self._reading = replace(self._reading, asked=linked.pop())
@@ -92,9 +94,11 @@ class SkbAgenda(Agenda):
                 yield self._finished(self.told["named"], here, [self._skb.id(here[0].node)], "")
         if again := reading.afterthought:
             mentions = (*mentions, again)
+        if len(mentions) == 1 and not reading.asked:
+            yield from self._fieldless(mentions[0])
         if QUERY in self.toolbox.names:
             yield from self._linked(mentions)
-        if reading.asked or (reading.words and self.question.asks != "time"):  # no thing is a time
+        if reading.asked or (reading.words and self.question.asks != "time" and not self.question.noun):  # a thing
             yield from self._listed(())
         self.decline(self._left([Path(one.nodes[0], (), 0.0) for one in mentions]))
 
@@ -142,13 +146,27 @@ class SkbAgenda(Agenda):
         """The value of a field of a node, where it is named by all words that are left over."""
         number = self._skb.number(node)
         for field, value in self._skb.documents[number].items() if self.telling(self._left(paths)) else ():
-            if value not in ("", None) and not self.telling(self._left(paths, field)):
+            plain = _PLAIN.fullmatch(str(value))  # a number or a date, which no place is, and which a time has
+            unlike = value in ("", None) or {"place": plain, "time": not plain}.get(self.question.asks)
+            if not unlike and not self.telling(self._left(paths, field)):
                 calls: Calls = [("get_fields", f"“{field}” is asked for.", {"entity_ids": [node], "fields": [field]})]
                 yield calls
                 shown = [self.taken[call.key].observation for call in self.checked(calls) if call.key in self.taken]
                 answer = "".join(shown).partition(f"): {field}: ")[2]
                 said = self.told["field"].format(words=field, name=self._skb.name(number))
                 yield self._finished(said, paths, [node], answer, field)
+
+    def _fieldless(self, mention: Mention) -> Iterator[Calls]:
+        """That a node has no value of a field of its type, which all words that are left over name, and no relation."""
+        node, documents = mention.nodes[0], self._skb.documents
+        here = (Path(node, (), 0.0),)
+        alike = range(*self._skb.type_range(self._skb.type(node)))[:_BY_TEXT]
+        linked = any(path.used for paths in self._proposed(mention).values() for path in paths)
+        for field in dict.fromkeys(chain(*(documents[one] for one in alike))) if not linked else ():
+            if documents[node].get(field) in ("", None) and self._left(here) and not self._left(here, field):
+                self.understood = Understood()
+                told = self.told["fieldless"].format(words=field, name=self._skb.name(node))
+                yield [(FINISH, told, {"nodes": []})]
 
     def _hypotheses(self, mentions: Sequence[Mention]) -> list[tuple[Path, ...]]:
         """A path for each mention, all to one type; if that leads nowhere, for each mention but one, and so on."""
@@ -294,16 +312,8 @@ class SkbAgenda(Agenda):
                 lines.append(f"FILTER({what} != {subject})")
             for place, step in enumerate(path.steps, 1):
                 end = what if place == len(path.steps) else f"{self._variable((), step.target)}_{number}"
-                lines.append(self._pattern(subject, step, end))
+                lines.append(step.pattern(subject, self._schema.relations, end))
                 if end != what:
                     lines.append(f"{end} a type:{types[step.target]} .")
                 subject = end
         return "\n".join(f"  {line}" for line in lines)
-
-    def _pattern(self, subject: str, step: Step, end: str) -> str:
-        if not step.relation:
-            return f"{{ {subject} ?any {end} }} UNION {{ {end} ?any {subject} }}"
-        relation = f"rel:{self._schema.relations[step.relation]}"
-        if step.direction == "both":
-            return f"{subject} {relation}|^{relation} {end} ."
-        return f"{subject} {relation} {end} ." if step.direction == "out" else f"{end} {relation} {subject} ."

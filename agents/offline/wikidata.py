@@ -18,7 +18,7 @@ from kbnav.agents.offline.policy import FITS, NOTHING, Agenda, Calls, best_of, k
 from kbnav.answers.language import fold, lexicon, reads, singular
 from kbnav.answers.parsing import Phrase, Question
 from kbnav.answers.relevance import fit, relevance
-from kbnav.knowledge.base import Entity, Entry, Neighborhood, Qualifier, SearchResult, Statement, is_mirror
+from kbnav.knowledge.base import Entity, Entry, Neighborhood, Qualifier, SearchResult, Statement
 from kbnav.knowledge.sparql.vocabulary import (
     BIRTH,
     DEATH,
@@ -32,7 +32,7 @@ from kbnav.knowledge.sparql.vocabulary import (
     entity_ids,
     text_literal,
 )
-from kbnav.runs.trajectory import FINISH, QUERY, Doubt, Turn, Understood
+from kbnav.runs.trajectory import FINISH, QUERY, Turn, Understood
 from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 
@@ -43,19 +43,12 @@ _LIKELY, _SURE, _STATED = 0.2, 1.0, 2.0
 """Scores: of a name that is no link below it, and hardly anything else from it on; of a relation that says no, too."""
 _RUNGS = {"exact": 1.0, "near": 0.85, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}
 _HAS = ("did ", "do ", "does ", "had ", "has ", "have ", "hat ", "hatte ", "haben ", "hatten ")  # not what it is
-_ABOUT = (
-    r"(?i)\W*(?:(?:(?:what|who) (?:is|was)|(?:was|wer) (?:ist|war)|qui est|qu[eé] es|quién es|tell me about)"
-    r"(?: an?| the| der| die| das)? )?"
-)
-"""What may stand before a name where what it is is asked for."""
 _END, _WHEN = "P582", "P585"
 """End time, and point in time."""
 _PEOPLE = 5
 """Answers among which "she" or "he" is looked for."""
 _KINDS = {"time": "time", "number": "number", "person": "item", "place": "item"}
 """Kinds of the values that answer what is asked."""
-_CLASS_PATH = re.compile(r"wdt:P\d+\* wd:Q\d+")
-"""The end of a path to a class and what is above it."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +150,7 @@ class WikidataAgenda(Agenda):
         found = {phrase.text: self._found(phrase) for phrase in self.question.phrases}
         lost = [text for text, search in found.items() if search and search.rung == "none"]
         self.decline(refused or (() if lost else self.question.strict), lost)
+        self.note = self._unstated() or self.note
         if self.state["history"] and self.question.pronoun == "many":
             self.note = self.told["whole"]  # of several it is not clear which is meant
 
@@ -195,13 +189,24 @@ class WikidataAgenda(Agenda):
                 final = one.final or probe
                 yield [(QUERY, "That has rows; the question is how many they are.", {"query": final})]
                 if number := next((step.result for step in self.steps if step.query == final and step.rows), 0):
-                    all_counts = "COUNT(" in final or "ORDER BY" in probe
-                    copy = [Doubt("copy")] if all_counts and is_mirror(self.context.kb.state()) else []
                     told = focus[0].items[0] if "?direct" in probe else Entity("")
                     said = [one for one in self.telling(unused) if fold(one) not in self.question.hint.split()]
-                    self.understood = Understood(told.label, (*said, *self.question.second), doubts=(*doubts, *copy))
+                    self.understood = Understood(told.label, (*said, *self.question.second), doubts=doubts)
                     yield [(FINISH, FITS, {"result": number, "answer": told.description or self._sentence(probe)})]
         return refused
+
+    def _unstated(self) -> str:
+        """That the one name has no statement of the property that all other words name; empty where they name none."""
+        question, sure = self.question, [name for name in self.names if name.score >= _SURE]
+        rest = self.besides(*sure)
+        if question.kind == "yes-no" or question.needed or (len(sure), len(rest)) != (1, 1):
+            return ""
+        stated = {edge.property.id for edge in self._out(sure[0].best)}
+        hits = [hit for hit, score in property_hits(rest).values() if score >= 0.5]
+        hints = {"time": "time", "place": question.hint}.get(question.asks, "")
+        hits = [hit for hit in hits if not hints or any(relevance(fold(hints), [fold(f"{hit.datatype} {hit.label}")]))]
+        lacking = hits and stated and hits[0].id not in stated
+        return self.told["unstated"].format(words=hits[0].label, name=sure[0].text) if lacking else ""
 
     def _found(self, phrase: Phrase) -> SearchResult | None:
         """What the search for a phrase found; None where there was none."""
@@ -282,7 +287,7 @@ class WikidataAgenda(Agenda):
         """
         words, given = self.words, self.table(last.outcome.query)
         answers = list(dict.fromkeys(one for row in given.rows for cell in row if (one := given.entity(cell))))
-        about = list(dict.fromkeys(re.findall(r"\bwd:(Q\d+)", _CLASS_PATH.sub("", last.outcome.query))))[:2]
+        about = list(dict.fromkeys(re.findall(r"\bwd:(Q\d+)", re.sub(r"\* wd:Q\d+", "", last.outcome.query))))[:2]
         if pronoun == "many":  # one of several is not what "they" means
             about, answers = [], answers if len(answers) == 1 else []
         order = list(dict.fromkeys([*about, *answers[: 1 if pronoun == "any" else _PEOPLE]]))
@@ -348,7 +353,8 @@ class WikidataAgenda(Agenda):
         for relation in ranked[:_RELATIONS]:
             yield from self._in_year(relation)
         if question.asks == "time" and len(self.names) == 1:  # "discovered": time of discovery, before a qualifier
-            said = fold(" ".join(one.text for one in self.besides(*focus)))
+            words = [word for one in self.besides(*focus) for word in one.text.split()]
+            said = fold(" ".join((*words, *(lexicon(self.language).verbs.get(word.casefold(), "") for word in words))))
             for relation in ranked[:_RELATIONS]:
                 if relation.kinds == {"time"} and any(relevance(said, [fold(relation.label)])):
                     yield self._values(relation.triple(), f"{relation.label} ({relation.property_id}) is asked for.")
@@ -365,7 +371,7 @@ class WikidataAgenda(Agenda):
 
     def _told(self, name: Segment) -> Iterator[Hypothesis]:
         """What is stated of a name that stands alone or after "what is"."""
-        if re.fullmatch(rf"{_ABOUT}{re.escape(name.text)}\W*", self.question.text):
+        if self.question.about(name.text):
             stated = f"wd:{name.best} ?direct ?value . ?property wikibase:directClaim ?direct"
             ids = "FILTER NOT EXISTS { ?property wikibase:propertyType wikibase:ExternalId }"
             yield Hypothesis(f"SELECT ?property ?value WHERE {{ {stated} . {ids} }}", "Reading what is stated of it.")
@@ -383,6 +389,9 @@ class WikidataAgenda(Agenda):
         for label_fit, ((name, way), edges) in zip(fits, groups.items(), strict=True):
             relation = Relation(focus.best, name, edges[0].property.label, way, tuple(edges))
             score = label_fit + (hits[name][1] if name in hits else 0.0)
+            owned = rf"\b{re.escape(fold(relation.label))} (?:of|von|der|des|de|du|del) \w"
+            if way == "in" and question.kind != "yes-no" and re.search(owned, fold(question.text)):
+                continue  # whose mother somebody is is no mother of hers
             suits, place = wanted in relation.kinds, any(relevance(fold(hint), [fold(relation.label)]))
             if (question.asks, way) == ("place", "in") or ((question.asks, way) == ("person", "out") and place):
                 continue  # what is linked to a place is none, and no place is a person

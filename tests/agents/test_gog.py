@@ -12,6 +12,7 @@ from rich.console import Console
 from kbnav.agents.common.agent import build_agent
 from kbnav.agents.common.answering import ModelWriter
 from kbnav.agents.walking.base import generated
+from kbnav.answers.tables import csv_text
 from kbnav.apps.console import answer_json, print_run
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Call, Fact, Run, Step, load_run
@@ -72,7 +73,7 @@ def test_generated_facts_are_marked_from_the_observation_to_what_is_printed_and_
     told = json.loads(answer_json(saved, ""))
     assert told["note"] == note
     assert [record["basis"] for record in told["ranking"]][:2] == ["generated", "generated"]
-    rows = list(csv.DictReader(io.StringIO(ranking.to_csv())))
+    rows = list(csv.DictReader(io.StringIO(csv_text(ranking.lines()))))
     assert rows[0]["basis"] == "generated"
     console = Console(width=200, record=True, file=io.StringIO())
     print_run(console, saved, "")

@@ -109,7 +109,7 @@ def test_a_chat_model_is_asked_with_the_tools_and_words_of_an_skb(kbnav):
     tools = {tool["function"]["name"]: tool["function"] for tool in sent["tools"]}
     assert list(tools) == [
         "search_entities", "get_entry", "get_property_examples", "search_neighbors", "find_relations", "follow_paths",
-        "get_fields", "execute_query", "finish",
+        "get_fields", "execute_query", "show_rows", "finish",
     ]  # fmt: skip
     assert tools["finish"]["parameters"]["properties"]["nodes"]["type"] == "array"
     assert "- owns: person --> house 3" in sent["messages"][0]["content"]

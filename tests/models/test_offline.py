@@ -97,7 +97,7 @@ def test_follow_ups_take_what_they_leave_out_from_the_turn_before(agent, first, 
         ("Who discovered oxygen?", "Where was he born?", ""),  # only when that was is known here
         ("Where was Marie Curie born?", "who are you", "Ask about something"),
         ("Where was Marie Curie born?", "who am I", "Ask about something"),
-        ("Where was Marie Curie born?", "Who discovered gold?", "no statement here"),
+        ("Where was Marie Curie born?", "Who discovered gold?", "is understood"),
     ],
 )
 def test_a_follow_up_of_which_nothing_is_known_is_declined(agent, first, then, told):
@@ -221,6 +221,31 @@ def test_what_a_name_stands_for_can_be_said(agent):
     )
 
 
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ("Who discovered mercury?", "“discoverer or inventor” is understood, but of mercury"),
+        ("When was gold discovered?", "“time of discovery or invention” is understood"),
+        ("Who is the mother of Marie Curie?", "“mother” is understood"),  # she is one
+        ("Where was gold discovered?", "no statement here"),
+        ("Who is the uncle of Marie Curie?", "“uncle”"),
+    ],
+)
+def test_what_is_not_stated_is_told_apart_from_what_is_not_understood(agent, question, told):
+    outcome = ask(agent, question).outcome
+    assert (outcome.status, told in outcome.note) == ("no answer", True), outcome.note
+
+
+def test_the_first_line_says_that_a_count_is_of_the_copy(agent):
+    out = io.StringIO()
+    print_answer(Console(file=out), ask(agent, "How many elements are there?"), "")
+    assert out.getvalue().startswith("In this copy (a part of Wikidata): 39\n")
+
+
+def test_what_would_be_declined_as_well_is_not_offered(agent):
+    assert reading(agent, "Who is the uncle of polonum?")[1].instead == ()
+
+
 UNUSED = [
     ("Who is the husband of Marie Curie's favourite former colleague?", ["favourite", "former", "colleague"]),
     ("Which elements glow blue underwater in Warsaw and were discovered by Marie Curie?", ["glow", "blue"]),
@@ -232,6 +257,8 @@ UNUSED = [
     ("Which element is heavy?", ["heavy"]),
     ("Which elements are heavier than iron?", ["heavier"]),
     ("Where did Marie Curie die?", ["die"]),
+    ("Where did Marie Curie study?", ["study"]),
+    ("¿Dónde estudió Marie Curie?", ["estudió"]),
     ("Does polonium have a melting point?", ["melting"]),
     ("Which chemists were born in Germany?", ["born"]),
     ("Who is the president of France?", ["president"]),
@@ -320,6 +347,10 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
         ("Ist Marie Curie eine Stadt?", "✗ (keine solche Aussage hier)"),
         ("Is France a country?", "✓"),
         ("Quels éléments ont été découverts par Marie Curie ?", "polonium, radium"),
+        ("Which element was discovered earliest?", "platinum (1557)"),
+        ("Liegt Paris in Frankreich?", "✓"),
+        ("¿En qué año se descubrió el titanio?", "1825"),
+        ("¿Quién era el marido de Marie Curie?", "Pierre Curie"),
         ("What is tungsten?", "chemical element with symbol W and atomic number 74"),
     ],
 )

@@ -243,7 +243,8 @@ def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
         ("Ist Hanna Möller in Köln verstorben?", ""),
         ("Ist Hanna Möller der Verfasser von Das Haus am Deich?", "✓ (Verfasser: Hanna Möller)"),
         ("Ist Hanna Möller der Verfasser von Nebel?", "✓ (Verfasser: Hanna Möller)"),
-        ("Which work has the most pages?", "Der stille Gipfel, Die Grüße"),
+        ("Wer ist Hanna Möller?", "Person"),
+        ("Wer wurde in Köln geboren?", "Hanna Möller"),
         ("Wie viele Bücher gibt es?", "3"),
         ("Wie viele Bilder gibt es?", "1"),
         ("Who is the author of Erna's Tagebuch?", "Hanna Möller"),
@@ -274,8 +275,8 @@ def test_a_german_catalogue_is_asked_as_its_readers_do(catalogue, question, text
 
 def test_a_superlative_gives_all_that_tie_and_says_of_how_many(catalogue):
     outcome = ask(catalogue, "Welche Werke haben die meisten Seiten?").outcome
-    assert sorted(outcome.text.split(", ")) == ["Der stille Gipfel", "Die Grüße"]  # both of 312 pages
-    assert ("compared", "3 / 5") in [(one.kind, one.about) for one in outcome.doubts]
+    assert sorted(outcome.text.removesuffix(" (312)").split(", ")) == ["Der stille Gipfel", "Die Grüße"]
+    assert [(one.kind, one.about) for one in outcome.doubts] == [("compared", "3 / 5"), ("tie", "2")]
 
 
 @pytest.mark.parametrize(

@@ -229,6 +229,8 @@ class Lexicon:
     """Whether names take endings."""
     adjectives: Mapping[str, str] = field(default_factory=dict)
     """What is asked for by "how" and an adjective: the name of the quantity."""
+    quantities: Mapping[str, str] = field(default_factory=dict)
+    """Words that names of numbers have, for words of a question that they do not share; the same in all languages."""
     verbs: Mapping[str, str] = field(default_factory=dict)
     """Words of which properties have another form, and that form."""
     light: frozenset[str] = frozenset()
@@ -264,8 +266,9 @@ def lexicon(language: str) -> Lexicon:
 @cache
 def _lexicons() -> Mapping[str, Lexicon]:
     known = tomllib.loads((Path(__file__).parent / "lexicon.toml").read_text(encoding="utf-8"))
+    every = {name: known["en"][name] for name in ("told", "quantities")}
     return {
-        code: Lexicon(**{name: _value(name, one) for name, one in {"told": known["en"]["told"], **of}.items()})
+        code: Lexicon(**{name: _value(name, one) for name, one in {**every, **of}.items()})
         for code, of in known.items()
     }
 

@@ -61,6 +61,11 @@ _BOUNDS = [
 """Whether the numbers may be years, their signs, and the pattern."""
 _CENTURY = re.compile(r"\b\d+(?:st|nd|rd|th|\.|e) (?:century|jahrhundert|siècle)", re.IGNORECASE)
 _FILLER = re.compile(r"\bat (?:any|some) (?:point|time)\b|(?<=\bis )it true that\b", re.IGNORECASE)
+_ABOUT = (
+    r"(?i)\W*(?:(?:(?:what|who) (?:is|was)|(?:was|wer) (?:ist|war)|qui est|qu[eé] es|quién es|tell me about)"
+    r"(?: an?| the| der| die| das| el| la)? )?"
+)
+"""What may stand before a name where what it is is asked for."""
 _IMPERATIVES = frozenset({"name", "list", "give", "show", "tell", "count", "find"})
 _ARTICLES = frozenset(["the", "of", "a", "an", "der", "die", "das", "den", "les", "los", "las", "de"])
 """Words that may stand between "which" or "all" and the class it asks for."""
@@ -123,6 +128,10 @@ class Question:
     def negated(self) -> tuple[str, ...]:
         """Its words that turn it into its opposite; one with a capital is of a name, as in "No Time to Die"."""
         return tuple(one for one in self.strict if _NEGATION.fullmatch(one) and not one.istitle())
+
+    def about(self, name: str) -> bool:
+        """Whether it is a name, or asks what that is."""
+        return bool(re.fullmatch(rf"{_ABOUT}{re.escape(name)}\W*", self.text))
 
     @property
     def noun(self) -> Phrase | None:

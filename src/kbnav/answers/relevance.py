@@ -22,7 +22,12 @@ _SHORTEST_STEM = 4
 
 def content_words(text: str) -> list[str]:
     """Lower-case words of a text, function words of English left out."""
-    return [word for word in _WORD.findall(text.casefold()) if word not in _STOP]
+    return [word for word in words_of(text) if word not in _STOP]
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, without case."""
+    return _WORD.findall(text.casefold())
 
 
 def relevance(question: str, texts: Sequence[str]) -> list[float]:

@@ -267,12 +267,8 @@ def _notation(binding: Mapping[str, Any]) -> str:
 
 
 def _binding(term: Term) -> dict[str, str]:
-    binding = {"type": term.type, "value": term.value}
-    if term.datatype:
-        binding["datatype"] = term.datatype
-    if term.language:
-        binding["xml:lang"] = term.language
-    return binding
+    more = {"datatype": term.datatype, "xml:lang": term.language}
+    return {"type": term.type, "value": term.value, **{name: one for name, one in more.items() if one}}
 
 
 AbsenceKind = Literal[
@@ -356,15 +352,16 @@ class Ranking:
             records.append(own | {name: value for name, value in more.items() if name not in own_column})
         return records
 
-    def to_csv(self, fields: Sequence[Mapping[str, Any]] = ()) -> str:
-        """The records as comma-separated values with a header, and behind them ``fields`` of each node."""
-        records = self.records()
+    def lines(self, fields: Sequence[Mapping[str, Any]] = ()) -> Iterator[Sequence[Any]]:
+        """Names of columns, then the records, each with ``fields`` of its node; no scores that repeat the ranks."""
+        left_out = () if self.scored else ("score",)
+        records = [{name: one[name] for name in one if name not in left_out} for one in self.records()]
         own = [*records[0]] if records else _RECORD
         named = [{f"{name} (field)" if name in own else name: value for name, value in one.items()} for one in fields]
         columns = [*own, *dict.fromkeys(chain.from_iterable(named))]
         records = [one | more for one, more in zip(records, named or repeat({}), strict=False)]
-        rows = ([record.get(name, "") for name in columns] for record in records)
-        return csv_text(chain([columns], rows), end="\r\n")
+        yield columns
+        yield from ([record.get(name, "") for name in columns] for record in records)
 
     def __len__(self) -> int:
         return len(self.nodes)

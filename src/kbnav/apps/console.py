@@ -22,7 +22,7 @@ from kbnav.agents.common.state import UNCOUNTED
 from kbnav.answers.language import plural
 from kbnav.answers.question import kb_of
 from kbnav.answers.relevance import relevance
-from kbnav.answers.tables import Absence, AnswerTable, Ranking, Term, node_term
+from kbnav.answers.tables import Absence, AnswerTable, Cell, Ranking, Term, node_term
 from kbnav.apps.texts import Texts
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.base import is_mirror
@@ -165,18 +165,18 @@ def _reading_lines(run: Run, texts: Texts) -> Iterator[str]:
         yield "\n  ".join((texts("read.instead"), *instead))
 
 
-def _doubt_line(doubt: Doubt, run: Run, texts: Texts) -> str:
-    """What speaks against the answer; in English where the language has no words for it."""
+def _doubt_line(doubt: Doubt, texts: Texts) -> str:
+    """What speaks against the answer, or where it holds; in English where the language has no words for it."""
     if doubt.kind == "copy":
-        return texts("copy.part", kb="Wikidata" if is_mirror(run.kb) else run.settings.get("kb"))
+        return texts("copy.part", kb="Wikidata")
     key = f"doubt.{doubt.kind}"
     return texts(key, **doubt.values) if key in texts.book else doubt.text
 
 
 def _answer_lines(run: Run) -> RenderableType:
     outcome, texts = run.outcome, Texts(run.language)
-    told = outcome.note or outcome.stop == "finish"  # why there is none
-    none = "" if outcome.text else texts("answer.no_answer") if told else outcome.nothing
+    why = outcome.note or outcome.stop == "finish"  # why there is none
+    none = "" if outcome.text else texts("answer.no_answer") if why else outcome.nothing
     head = {
         "answered": ("", ""),
         "best effort": (texts("answer.best_effort"), "bold yellow"),
@@ -184,13 +184,15 @@ def _answer_lines(run: Run) -> RenderableType:
         "refused": (texts("answer.refused"), "bold red"),
         "failed": ("" if outcome.note == ON_REQUEST else texts("answer.failed"), "bold red"),
     }[outcome.status]
-    parts: list[RenderableType] = [Text(" ").join(filter(None, (Text(*head), Text(printable(outcome.text), "bold"))))]
+    told = [Text(_doubt_line(doubt, texts), "yellow") for doubt in outcome.doubts if doubt.kind == "copy"]
+    told += [Text(*head), Text(printable(outcome.text), "bold")]
+    parts: list[RenderableType] = [Text(" ").join(filter(None, told))]
     if note := note_text(run, source=False):  # the line of what was asked says it
         parts.append(Text(printable(note), style="yellow"))
     if outcome.absence:
         parts.append(Text(printable(absence_text(outcome.absence, run.language)), style="yellow"))
     parts += [Text(printable(line), style="dim") for line in _reading_lines(run, texts)]
-    doubts = [_doubt_line(doubt, run, texts) for doubt in outcome.doubts if doubt.kind != "number"]
+    doubts = [_doubt_line(doubt, texts) for doubt in outcome.doubts if doubt.kind not in ("number", "copy")]
     parts += [Text(f"! {printable(line)}", style="yellow") for line in doubts]
     if outcome.error:
         parts.append(Text(printable(outcome.error), style="dim"))
@@ -208,11 +210,20 @@ def _answer_lines(run: Run) -> RenderableType:
 
 
 def table_lines(table: AnswerTable, texts: Texts | None = None) -> RenderableType:
-    """The first rows of a table, ids with their labels, and how many there are; in English without ``texts``."""
-    rows = [[readable_text(cell, table, 200) for cell in row] for row in table.rows[:ROWS]]
+    """The first rows of a table, labels with their ids, and how many there are; in English without ``texts``."""
+    shown = table.rows[:ROWS]
+    told = {f"{one}Label" for at, one in enumerate(table.columns) if all(table.label(row[at]) for row in shown)}
+    places = [at for at, name in enumerate(table.columns) if name not in told]
+    rows = [[_named_text(row[at], table) for at in places] for row in shown]
     texts, count = texts or Texts("en"), len(table.rows)
     total = texts("rows.some", first=1, last=ROWS, total=count) if count > ROWS else texts("rows.all", n=count)
-    return Group(_grid(dict(zip(table.columns, table.columns, strict=True)), rows), Text(total, style="dim"))
+    return Group(_grid({table.columns[at]: table.columns[at] for at in places}, rows), Text(total, style="dim"))
+
+
+def _named_text(cell: Cell, table: AnswerTable) -> str:
+    """A cell; of an entity its label, and behind it the id."""
+    label = table.label(cell)
+    return f"{cut(label, 200)} ({table.entity(cell)})" if label else readable_text(cell, table, 200)
 
 
 def _grid(heads: Mapping[str, str], rows: Iterable[Sequence[str]]) -> Table:

@@ -9,6 +9,7 @@ import secrets
 import sys
 import threading
 import time
+import tomllib
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -18,7 +19,6 @@ from functools import cache, cached_property
 from importlib.metadata import version
 from operator import add
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field
@@ -35,6 +35,7 @@ DoubtKind = Literal[
     "year",
     "choice",
     "one",
+    "tie",
     "order",
     "number",
     "exception",
@@ -47,26 +48,11 @@ DoubtKind = Literal[
 ]
 """Each is found by a rule of its name (``kbnav.agents.common.checks``)."""
 
-DOUBTS: Mapping[DoubtKind, str] = MappingProxyType(
-    {
-        "truth": "The question can be answered by yes or no, and the query lists things.",
-        "count": "The question asks how many, and the result is not one number.",
-        "zero": "Nothing was counted, which a query that asks for the wrong thing gives too.",
-        "year": "The question asks for a year, and the result has whole dates.",
-        "choice": "The question asks which of several it is, and the result has {about} of them.",
-        "one": "The question asks for one only (“{about}”), and the result has more.",
-        "order": "The question says “{about}”, and the query neither sorts nor takes a largest or smallest value.",
-        "number": "In the question, and in no condition of the query: {about}.",
-        "exception": "The question leaves something out (“{about}”), and the query excludes nothing.",
-        "limit": "The query ends after {about} rows, and has as many: there may be more.",
-        "units": "Amounts in different units are compared as plain numbers: {about}.",
-        "several": "{n} of {all} have more than one value of what is compared, and each value counts.",
-        "compared": "Only {n} of {all} have a value here that can be compared.",
-        "class": "The answer takes in only {n} of {all} linked so: the others are not stated to be what is asked for.",
-        "copy": "This copy is only a part: the whole may have more.",
-    }
-)
-"""Each kind in words; ``{about}`` is what the doubt is about, ``{n}`` and ``{all}`` the two numbers in it."""
+
+@cache
+def _doubts() -> Mapping[str, str]:
+    """Each kind in words."""
+    return tomllib.loads(Path(__file__).with_name("doubts.toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
@@ -85,7 +71,7 @@ class Doubt:
     @property
     def text(self) -> str:
         """The doubt as an English sentence."""
-        return DOUBTS[self.kind].format(**self.values)
+        return _doubts()[self.kind].format(**self.values)
 
     def to_document(self) -> dict[str, str]:
         """As JSON."""

@@ -108,7 +108,10 @@ def _run(
 
 
 def _record(agent: Agent, state: Any, context: RunContext, started: datetime, seconds: float) -> Run:
-    used = state["usage"]
+    used, outcome = state["usage"], state["outcome"]
+    if (read := outcome.understood) and read.instead:  # what is declined as well helps nobody
+        answered = tuple(one for one in read.instead if attempt(agent, one).run.outcome.status == "answered")
+        outcome = replace(outcome, understood=replace(read, instead=answered))
     return Run(
         id=state.get("run_id") or new_id("run"),
         question=state["question"],
@@ -117,7 +120,7 @@ def _record(agent: Agent, state: Any, context: RunContext, started: datetime, se
         language=context.tool_context.answer_language,
         path=tuple(state["path"]),
         discarded=tuple(state["discarded"]),
-        outcome=state["outcome"],
+        outcome=outcome,
         usage=used,
         cost=cost_of(used, price_of(agent.settings, agent.model)),
         requests=context.tool_context.meter.sent,

@@ -17,7 +17,7 @@ from rich.text import Text
 from kbnav.agents.common.agent import Agent, build_agent
 from kbnav.answers.language import chosen_language
 from kbnav.answers.question import SPARQL, checked_question
-from kbnav.answers.tables import Ranking
+from kbnav.answers.tables import Ranking, csv_text
 from kbnav.apps.cli.options import Asking, BaseUrl, Given, Json, Kb, Model, argument, flag, load, open_skb, option
 from kbnav.apps.cli.terminal import RunProgress, print_error, print_json, stop_on_signals
 from kbnav.apps.console import (
@@ -126,7 +126,7 @@ def print_outcome(
     elif as_csv:
         from kbnav.apps.web.downloads import answer_csv
 
-        sys.stdout.write(answer_csv(run.outcome, exact=True, fields=fields))
+        sys.stdout.write(answer_csv(run.outcome, fields))
         if not saved:
             print_error(run.outcome.error)
     else:
@@ -328,7 +328,7 @@ def _cell(value: Any) -> Any:
 def _print_ranking(run: Run, kb: SkbKB, as_json: bool, as_csv: bool) -> None:
     ranking, skb = run.outcome.ranking or Ranking(), kb.skb
     if as_csv:
-        sys.stdout.write(ranking.to_csv(node_fields(kb, ranking)))
+        sys.stdout.write(csv_text(ranking.lines(node_fields(kb, ranking)), end="\r\n"))
         return
     if as_json:
         nodes = [{**record, "document": _line(skb, record["id"])} for record in ranking.records()]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from rich.console import Console
 
@@ -63,7 +63,7 @@ def export(
         ".html": lambda found: shared_page([(saved, found)], page),
         ".json": lambda found: answer_json(saved, page, found),
         ".wiki": lambda found: reply_text(saved, settings, evidence=found),
-        ".csv": lambda _: answer_csv(saved.outcome),
+        ".csv": lambda _: answer_csv(saved.outcome, _fields(saved, settings)),
     }
     if file.suffix not in write:
         raise UsageError(f"{file}: the name must end in .html, .json, .wiki or .csv")
@@ -73,8 +73,7 @@ def export(
     if not text:
         raise UsageError(f"{saved.id} ended without rows or nodes: there is nothing to write into {file}")
     try:
-        # Spreadsheets know UTF-8 by the mark in front.
-        size = file.write_bytes(text.encode("utf-8-sig" if file.suffix == ".csv" else "utf-8", "replace"))
+        size = file.write_bytes(text.encode("utf-8", "replace"))
     except OSError as error:
         raise UsageError(f"cannot write {file}: {error.strerror}") from error
     emit(as_json, {"file": str(file), "bytes": size}, f"{file}: {size:,} bytes")
@@ -96,6 +95,17 @@ def _evidence(run: Run, settings: Settings, most: int = MOST_ROWS) -> Provenance
 
     with open_kb(load(kb=str(run.settings.get("kb") or settings.kb))) as base:
         return run_evidence(base, run, range(most))
+
+
+def _fields(run: Run, settings: Settings) -> Sequence[Mapping[str, Any]]:
+    """The fields of the nodes of a saved run's ranking; none where its knowledge base is gone."""
+    from kbnav.apps.cli.ask import node_fields
+    from kbnav.knowledge.open import open_kb
+
+    if ranking := run.outcome.ranking:
+        with suppress(KbnavError), open_kb(load(kb=str(run.settings.get("kb") or settings.kb))) as base:
+            return node_fields(base, ranking)
+    return ()
 
 
 def _find(name: str, settings: Settings) -> Run:

@@ -65,13 +65,16 @@ def download(result: Result, form: Form, *, exact: bool = False, labels: Labels 
     return (text.encode("utf-8", "replace") for text in texts)
 
 
-def answer_csv(outcome: Outcome, *, exact: bool = False, fields: Sequence[Mapping[str, Any]] = ()) -> str:
-    """The whole table or ranking, with ``fields`` of its nodes, as such CSV, with labels; empty where there is none."""
-    if (table := outcome.table) is None:
-        return outcome.ranking.to_csv(fields) if outcome.ranking is not None else ""
-    if table.boolean is not None:
+def answer_csv(outcome: Outcome, fields: Sequence[Mapping[str, Any]] = ()) -> str:
+    """The whole table or ranking, with ``fields`` of its nodes, as such CSV, with labels; else the answer in words."""
+    if (table := outcome.table) is not None and table.boolean is not None:
         return table.to_csv()
-    return "".join(_csv_texts(_labelled(Result.of(table), lambda _: {}, text_of, len(table)), exact))
+    rows: Iterable[Sequence[Any]] = [["answer"], [outcome.text]] if outcome.text else []
+    if table is not None:
+        rows = _labelled(Result.of(table), lambda _: {}, text_of, len(table))
+    elif outcome.ranking:
+        rows = outcome.ranking.lines(fields)
+    return "".join(_csv_texts(rows, exact=False))
 
 
 def attachment(title: str, ending: str) -> str:
@@ -191,9 +194,7 @@ def _values(result: Result) -> Iterator[Sequence[str]]:
         yield result.columns
         yield from (["" if cell is None else cell.value for cell in row] for row in result.rows())
         return
-    records = result.ranking.records()
-    yield list(records[0])
-    yield from ([str(value) for value in record.values()] for record in records)
+    yield from ([str(value) for value in row] for row in result.ranking.lines())
 
 
 def _batches(rows: Iterable[T]) -> Iterator[list[T]]:

@@ -187,6 +187,10 @@ def _mentions(
         found = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", question)
         start = found.start() if found else -1
         named[starts.get(start, -1), ends.get(start + len(name), 0)] = alike(name, skb) if len(name) >= _FUZZY else []
+    for (first, end), nodes in [*named.items()]:  # "order 12" is one name
+        kind = next((one for one in types if one.end == first), None)
+        if kind and tokens[first].text.isdecimal() and kind.name in map(skb.type, nodes):
+            named[kind.first, end] = named.pop((first, end))
     return [
         Mention(question[tokens[first].start : tokens[end - 1].bare_end], first, end, tuple(nodes[:_SAME_NAME]))
         for (first, end), nodes in sorted(named.items())
@@ -217,6 +221,15 @@ class Step:
     relation: str
     direction: Direction
     target: str
+
+    def pattern(self, subject: str, names: Mapping[str, str], end: str) -> str:
+        """It in SPARQL between two terms, with the ``names`` that relations have there."""
+        if not self.relation:
+            return f"{{ {subject} ?any {end} }} UNION {{ {end} ?any {subject} }}"
+        relation = f"rel:{names[self.relation]}"
+        if self.direction == "both":
+            return f"{subject} {relation}|^{relation} {end} ."
+        return f"{subject} {relation} {end} ." if self.direction == "out" else f"{end} {relation} {subject} ."
 
 
 @dataclass(frozen=True)

@@ -448,7 +448,9 @@ class _Remarks:
 
     def _others(self, parts: Sequence[Part]) -> Iterator[tuple[str, list[Part]]]:
         """Wider forms of the pattern, each with what is said of those that it has besides."""
-        terms, shown = Terms(self.query, self.words), self._read_outside()
+        terms, shown = Terms(self.query, self.words), set[str]()
+        if select := self.read.select:
+            shown = {*select.visible, *(name for one in select.expressions for name in one.variables)}
         compared = {*_compared(self.query, self.read)}
         for place, part in enumerate(parts):
             pattern, rest = part.pattern, [*parts[:place], *parts[place + 1 :]]
@@ -485,10 +487,6 @@ class _Remarks:
         plain = [name for name in select.visible if name not in select.computed]
         counted = [name for one in select.expressions for name in one.variables]
         return next(iter([*plain, *counted]), "")
-
-    def _read_outside(self) -> set[str]:
-        select = self.read.select
-        return {*select.visible, *(name for one in select.expressions for name in one.variables)} if select else set()
 
     def _holds(self, pattern: str) -> bool:
         return bool(self.run(f"{self.read.prologue}ASK {{ {pattern} }}").boolean)
