@@ -31,8 +31,7 @@ from typing import NamedTuple
 import requests
 
 from tests.apps.web.parts import Visit, served_process, until
-from tests.deploy.balancer import balanced
-from tests.deploy.readers import followed, put
+from tests.deploy.balancer import balanced, followed, put
 from tests.services import Missing, postgresql, s3_server
 
 ROOT = Path(__file__).parent.parent

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 import kbnav
-from kbnav.apps.cli import main
 from kbnav.errors import UsageError
 from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.scoring import score_run
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import saved_runs
+from tests.apps.parts import Cli
 from tests.conftest import ROOT
 from tests.models.stub import ModelStub, completion
 from tests.test_project import blocks, commands, fenced
@@ -81,11 +81,8 @@ def test_a_retriever_a_dataset_and_a_knowledge_base_of_ones_own(folder, monkeypa
         assert len(code.splitlines()) < 40
         (folder / name).write_text(code)
     monkeypatch.syspath_prepend(folder)
-    for command in commands(PAGE, "sh")[3:]:
-        monkeypatch.setattr(sys, "argv", shlex.split(command))
-        with pytest.raises(SystemExit, match=r"^0$"):
-            main()
-    ranked = [line for line in capsys.readouterr().out.splitlines() if re.match(r" *\d+\. ", line)]
+    said = "".join(Cli(monkeypatch, capsys).out(*shlex.split(command)[1:]) for command in commands(PAGE, "sh")[3:])
+    ranked = [line for line in said.splitlines() if re.match(r" *\d+\. ", line)]
     assert "Little Mew" in "".join(ranked)
     links = [float(line.split()[-1]) for line in ranked]
     assert links == sorted(links, reverse=True)
@@ -109,7 +106,7 @@ def test_a_retriever_a_dataset_and_a_knowledge_base_of_ones_own(folder, monkeypa
 
 
 @pytest.mark.parametrize("command", commands(PAGE, "sh live"))
-def test_a_model_may_choose_and_a_tool_may_be_added(folder, command, monkeypatch):
+def test_a_model_may_choose_and_a_tool_may_be_added(folder, command, monkeypatch, capsys):
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     query = "SELECT (COUNT(*) AS ?n) WHERE { ?s wdt:P1086 ?o }"
@@ -121,10 +118,7 @@ def test_a_model_may_choose_and_a_tool_may_be_added(folder, command, monkeypatch
             completion("It is used 39 times."),
         ]
     ) as stub:
-        monkeypatch.setattr(sys, "argv", [*shlex.split(command), "--base-url", stub.base_url, "--quiet"])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    assert ended.value.code == 0
+        Cli(monkeypatch, capsys).out(*shlex.split(command)[1:], "--base-url", stub.base_url, "--quiet")
     offered = {tool["function"]["name"] for tool in stub.requests[0]["tools"]}
     assert {"find_property", "execute_query", "finish"} <= offered
     if "build_with_model" in command:

@@ -23,7 +23,6 @@ import yaml
 from fastapi.testclient import TestClient
 
 import kbnav
-from kbnav.apps.cli import main
 from kbnav.knowledge.open import bundled_mirror
 from kbnav.settings.model import Settings
 from tests.conftest import ROOT
@@ -71,15 +70,12 @@ def test_a_release_is_cut_into_a_section_of_its_own(copied):
         RELEASE["cut"](copied, "9.8.7", "2030-01-02")
 
 
-def wheel_mapping() -> dict[str, str]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    return project["tool"]["hatch"]["build"]["targets"]["wheel"]["sources"]
-
-
 def test_every_link_in_the_package_is_mapped_in_the_wheel_and_the_reverse():
     package = ROOT / "src" / "kbnav"
     links = {path.name: path.resolve() for path in package.iterdir() if path.is_symlink()}
-    mapped = {target.removeprefix("kbnav/"): ROOT / source for source, target in wheel_mapping().items() if target}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    sources = project["tool"]["hatch"]["build"]["targets"]["wheel"]["sources"]
+    mapped = {target.removeprefix("kbnav/"): ROOT / source for source, target in sources.items() if target}
     assert links == mapped
     assert set(links) == {"agents", "tools", "prompts"}
 
@@ -261,7 +257,7 @@ RUN = [page for page in OTHERS if commands(page, "sh") or any(kind == "console" 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
 def test_every_command_of_a_page_runs_in_turn_and_prints_what_the_page_shows(
-    page, monkeypatch, tmp_path, home, capsys, in_background
+    page, monkeypatch, tmp_path, home, kbnav, in_background
 ):
     (tmp_path / "slice.nt").write_text(SLICE)
     (tmp_path / "questions.jsonl").write_text("".join(blocks(page, "jsonl")))
@@ -273,34 +269,25 @@ def test_every_command_of_a_page_runs_in_turn_and_prints_what_the_page_shows(
             if command.startswith("kbnav sparql serve "):
                 in_background(command)
             else:
-                assert run_command(command, monkeypatch) == 0, command
+                kbnav.out(*shlex.split(command)[1:])
         for command, pieces in examples(block) if kind == "console" else []:
-            capsys.readouterr()
-            assert run_command(command, monkeypatch) == 0, command
-            printed = "\n".join(line.rstrip() for line in capsys.readouterr().out.splitlines())
+            printed = "\n".join(line.rstrip() for line in kbnav.out(*shlex.split(command)[1:]).splitlines())
             for piece in pieces:
                 assert piece in printed, command
 
 
 @pytest.mark.parametrize("command", LIVE)
-def test_commands_that_need_a_service_say_what_is_missing(command, monkeypatch, tmp_path, capsys):
+def test_commands_that_need_a_service_say_what_is_missing(command, monkeypatch, tmp_path, kbnav):
     monkeypatch.chdir(tmp_path)
-    assert run_command(command, monkeypatch) == 3
-    assert re.search("KBNAV_CONTACT|OPENAI_API_KEY", capsys.readouterr().err)
+    code, _, error = kbnav(*shlex.split(command)[1:])
+    assert code == 3
+    assert re.search("KBNAV_CONTACT|OPENAI_API_KEY", error)
 
 
-def run_command(command: str, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(sys, "argv", shlex.split(command))
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return int(ended.value.code or 0)
-
-
-def test_the_readmes_example_is_what_the_command_prints(monkeypatch, capsys, home):
+def test_the_readmes_example_is_what_the_command_prints(kbnav, home):
     block = next(block for block in blocks(ROOT / "README.md", "") if block.startswith("$ "))
     command, _, printed = block.removeprefix("$ ").partition("\n")
-    assert run_command(command, monkeypatch) == 0
-    assert printed in capsys.readouterr().out
+    assert printed in kbnav.out(*shlex.split(command)[1:])
 
 
 def test_every_setting_is_in_the_guide():

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -27,9 +26,7 @@ from kbnav.runs.trajectory import Call, Fact, Outcome, Run, Step, Turn, find_run
 from kbnav.sessions.evidence import run_evidence
 from kbnav.sessions.session import sqlite_sessions
 from kbnav.settings.model import Settings
-from tests.data.test_demo import EDGES, QUESTIONS
-
-MINI = json.loads((Path(__file__).parent / "data" / "mini_questions.json").read_text(encoding="utf-8"))
+from tests.data import DEMO_QUESTIONS, EDGES, MINI_QUESTIONS
 
 
 def ranking_run(question: str, nodes: list[str], starts: list[str], facts: tuple[Fact, ...] = ()) -> Run:
@@ -48,11 +45,10 @@ def query_run(query: str, kb: KnowledgeBase, language: str = "en") -> Run:
 
 def test_every_node_of_the_demos_questions_has_its_edges_to_what_was_asked_about_and_a_sentence(demo_kb):
     rows = 0
-    for question in QUESTIONS:
+    for question in DEMO_QUESTIONS:
         starts = [rule["to"] for rule in question.get("relations", ())]
         run = ranking_run(question["question"], question["answer"], starts)
         found = run_evidence(demo_kb, run)
-        assert found is not None
         assert len(found.rows) == len(question["answer"])
         for node, told in zip(question["answer"], found.rows, strict=True):
             edges = [one for one in told if one.source == "graph"]
@@ -64,7 +60,7 @@ def test_every_node_of_the_demos_questions_has_its_edges_to_what_was_asked_about
         lines = list(evidence_lines(found, answer_table(run.outcome)))
         told = [line for line in lines if line.startswith("   ")]
         assert "reference" not in " ".join(told)
-    assert rows >= len(QUESTIONS)
+    assert rows >= len(DEMO_QUESTIONS)
 
 
 def test_a_models_word_is_told_as_one(demo_kb):
@@ -83,7 +79,7 @@ def test_a_run_without_rows_has_no_evidence(demo_kb, mini_kb):
 
 def test_every_row_of_the_mirrors_questions_names_a_statement_and_a_reference_or_says_that_there_is_none(mini_kb):
     rows = 0
-    for question in MINI:
+    for question in MINI_QUESTIONS:
         run = query_run(question["sparql"], mini_kb)
         table = run.outcome.table
         if table.boolean is False or any(cell and cell.value == "0" for row in table.rows for cell in row):

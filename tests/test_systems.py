@@ -148,14 +148,13 @@ def test_what_needs_no_model_and_no_vectors_answers_without(demo_kb, tmp_path):
 
 
 def test_an_agent_of_ones_own_is_asked_chatted_with_and_evaluated(kbnav, folder):
-    code, out, _ = kbnav("ask", "--system", "strange:agent", "--set", "who=37463", "--json", "Who?")
-    assert (code, json.loads(out)["query"]) == (0, "SELECT ?x WHERE { ?x wdt:P61 wd:Q37463 }")
-    code, out, _ = kbnav("chat", "--system", "strange:agent", typed="Who?\nWho else?\n\n")
-    assert (code, out.count("every step:")) == (0, 2)
+    answer = json.loads(kbnav.out("ask", "--system", "strange:agent", "--set", "who=37463", "--json", "Who?"))
+    assert answer["query"] == "SELECT ?x WHERE { ?x wdt:P61 wd:Q37463 }"
+    told = kbnav.out("chat", "--system", "strange:agent", typed="Who?\nWho else?\n\n")
+    assert told.count("every step:") == 2
     mini_dataset(folder / "mini.jsonl")
-    out = kbnav.out(
-        *("eval", "run", "mini.jsonl", "--kb", "mini"), *("--limit", "2", "--out", "run", "--system", "strange:agent")
-    )
+    asked = ("mini.jsonl", "--kb", "mini", "--limit", "2", "--out", "run")
+    kbnav.out("eval", "run", *asked, "--system", "strange:agent")
     saved = read_saved_run(folder / "run")
     assert saved.info.system == "lister"
     assert saved.info.settings["options"] == {"who": 7186}
@@ -183,8 +182,7 @@ def test_installed_packages_add_systems_and_take_no_name_away(kbnav, installed):
     assert "(stranger)" in out
     assert kbnav("ask", "--quiet", "--system", "lister", "Who?")[0] == 0
     assert kbnav("retrieve", "--kb", "demo", "--system", "first", "anything")[0] == 0
-    code, _, error = kbnav("ask", "--system", "lost", "Who?")
-    assert (code, error.count("\n")) == (2, 1)
+    assert kbnav.refused("ask", "--system", "lost", "Who?").count("\n") == 1
     assert "did you mean 'lister'" in kbnav("ask", "--system", "listr", "Who?")[2]
 
 
@@ -206,10 +204,8 @@ def test_installed_packages_add_systems_and_take_no_name_away(kbnav, installed):
     ],
 )  # fmt: skip
 def test_wrong_use_is_one_clear_line(kbnav, arguments, said):
-    code, out, error = kbnav(*arguments, "--model", "offline", "Who?")
-    assert (code, out) == (2, "")
-    assert error.count("\n") == 1
-    assert said in error
+    error = kbnav.refused(*arguments, "--model", "offline", "Who?")
+    assert (said in error, error.count("\n")) == (True, 1)
 
 
 TOOLS = '''
@@ -255,9 +251,8 @@ def test_packages_and_modules_add_tools_and_datasets(kbnav, installed, caplog):
     ]
     tools += [("more:bare", "must begin with context and thought"), ("more:questions", "cannot be a tool")]
     for tool, said in tools:
-        code, _, error = kbnav("ask", "--set", f"with_tools={tool}", "Who?")
-        assert (code, error.count("\n")) == (2, 1)
-        assert said in error
+        error = kbnav.refused("ask", "--set", f"with_tools={tool}", "Who?")
+        assert (said in error, error.count("\n")) == (True, 1)
     with open_kb(Settings(kb="mini")) as kb:
         toolbox = build_agent(kb, Settings(kb="mini", with_tools=("loud",))).toolbox
         assert toolbox.names[-2:] == ["shout", "finish"]

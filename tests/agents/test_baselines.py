@@ -129,5 +129,4 @@ def test_the_offline_policy_for_skbs_does_without_any_tool(tool, tmp_path, demo_
     run = ask(build_skb(demo_kb, settings), "Which ship built by Marit Skarrow was painted yellow?")
     assert tool not in {step.call.tool for step in run.steps}
     assert run.outcome.stop == ("gave up" if tool == "finish" else "finish")
-    assert run.outcome.ranking is not None
     assert "ship:keeper" in run.outcome.ranking.ids[:2]

@@ -97,7 +97,6 @@ def test_a_follow_up_reaches_the_policy_with_the_earlier_turns_actions_and_resul
     with sqlite_sessions(tmp_path) as saver:
         assert len(Chat(again, "s1", saver).ask("And the first again?").outcome.table) == 2
     model = agent.policy._model
-    assert isinstance(model, ScriptedModel)
     earlier = model.seen[0][1:]
     asked = [call["name"] for message in earlier if isinstance(message, AIMessage) for call in message.tool_calls]
     assert asked == ["look", "execute_query", "finish"]

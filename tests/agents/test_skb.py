@@ -16,7 +16,6 @@ import pytest
 from benchmarks.near_verbatim import drawn, rank
 from langchain_core.messages import AIMessage
 
-import kbnav
 from kbnav.agents.common.schema import RELATIONS, Schema, hide_single_type
 from kbnav.agents.skb import SKB_TOOLS, skb_offline, skb_with
 from kbnav.agents.walking.base import open_match
@@ -35,11 +34,9 @@ from kbnav.sessions.session import Chat, ask, sqlite_sessions
 from kbnav.settings.model import Settings
 from kbnav.tools.context import Context, Observation, Shown, prune_by_ranking
 from kbnav.tools.toolbox import Toolbox
+from tests.data import EDGES, NODES
 from tests.knowledge.skb.sources import small_skb
 
-DEMO = Path(kbnav.__file__).parent / "data" / "demo"
-NODES = {node["id"]: node for node in map(json.loads, (DEMO / "nodes.jsonl").read_text(encoding="utf-8").splitlines())}
-EDGES = [tuple(line.split("\t")) for line in (DEMO / "edges.tsv").read_text(encoding="utf-8").splitlines()[1:]]
 BUILDER = "person:kerra-penrose"
 SHIPS = sorted(source for source, relation, target in EDGES if (relation, target) == ("built by", BUILDER))
 
@@ -77,7 +74,6 @@ def test_what_a_query_computed_of_the_nodes_or_counted_comes_with_the_answer_and
     makers = "SELECT ?who (COUNT(?ship) AS ?ships) WHERE { ?ship rel:built_by ?who } GROUP BY ?who"
     makers += f" ORDER BY DESC(?who = node:{BUILDER})"
     run = asked(demo_kb, tmp_path, says(("execute_query", {"query": makers})), finish(BUILDER))
-    assert run.outcome.ranking is not None
     assert run.outcome.ranking.records()[0] | {"score": 1.0} == {
         "rank": 1, "name": NODES[BUILDER]["name"], "id": BUILDER, "type": "person", "score": 1.0, "basis": "",
         "ships": len(SHIPS),
@@ -85,7 +81,6 @@ def test_what_a_query_computed_of_the_nodes_or_counted_comes_with_the_answer_and
     assert answer_csv(run.outcome).splitlines()[0].endswith(",ships")
     assert run.outcome.query == f"{makers}\nLIMIT 1"
     behind = run_evidence(demo_kb, run)
-    assert behind is not None
     assert {one.subject.entity_id for one in behind.rows[0] if one.source == "graph"} == {*SHIPS}
     assert load_run(tmp_path / "runs" / f"{run.id}.json") == run
     broad = asked(demo_kb, tmp_path, says(("execute_query", {"query": makers})), finish("person:marit-skarrow")).outcome
@@ -135,7 +130,6 @@ def test_a_finish_with_a_node_that_was_never_shown_is_dropped_and_the_model_is_t
         ("finish", ""),
     ]
     assert "ids of nodes that a result has shown" in model.seen[2][-1].text
-    assert run.outcome.ranking is not None
     assert list(run.outcome.ranking.ids) == [SHIPS[0]]
 
 
@@ -159,7 +153,6 @@ def test_out_of_budget_the_nodes_seen_most_and_first_are_returned_and_marked(dem
     ]
     run = asked(demo_kb, tmp_path, *replies, steps=3)
     assert (run.outcome.status, run.outcome.stop) == ("best effort", "step budget")
-    assert run.outcome.ranking is not None
     assert set(run.outcome.ranking.ids[: len(SHIPS)]) == set(SHIPS)
     assert BUILDER not in run.outcome.ranking.ids
     assert all(node.score < 1 / 20 for node in run.outcome.ranking.nodes)
@@ -256,12 +249,10 @@ def test_a_follow_up_without_a_name_goes_on_from_the_first_answer(demo_kb, tmp_p
         first, _ = chat.attempt("Which ship built by Marit Skarrow was yellow?", durability=durability)
         kept = len(list(saver.list({"configurable": {"thread_id": "s"}})))
         assert (kept == 1) == (durability == "exit")  # else one after each node
-        assert first.outcome.ranking is not None
         ship = first.outcome.ranking.nodes[0]
         run = Chat(skb_offline(demo_kb, settings), "s", saver).ask("Which materials were carried by it?")
     carried = {target for source, relation, target in EDGES if (source, relation) == (ship.id, "carried")}
     assert carried
-    assert run.outcome.ranking is not None
     assert set(run.outcome.ranking.ids) == carried
     assert run.history[0].outcome.ranking.nodes == first.outcome.ranking.nodes
 

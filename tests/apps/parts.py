@@ -34,6 +34,12 @@ class Cli:
         assert code == 0, error
         return out
 
+    def refused(self, *arguments: str) -> str:
+        """Standard error of what is wrong use; nothing is printed but that."""
+        code, out, error = self(*arguments)
+        assert (code, out, "Traceback" in error) == (2, "", False), error
+        return error
+
 
 def curie(*, query: str = QUERY, said: str = "Polonium and radium.") -> list[Canned]:
     """A model that searches, queries, finishes and writes."""

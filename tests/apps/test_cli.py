@@ -47,8 +47,7 @@ def test_ask_streams_steps_then_prints_answer_table_query_with_labels_and_link(k
 
 def test_a_model_answers_in_its_own_words_and_its_tokens_are_saved(kbnav, home):
     with ModelStub(curie(said="Sie entdeckte Polonium und Radium.")) as stub:
-        code, out, _ = kbnav("ask", "--quiet", *model(stub), "Welche Elemente hat Marie Curie entdeckt?")
-    assert code == 0
+        out = kbnav.out("ask", "--quiet", *model(stub), "Welche Elemente hat Marie Curie entdeckt?")
     assert "Sie entdeckte Polonium und Radium." in out
     assert "→" not in out
     assert re.search(
@@ -142,10 +141,7 @@ def test_no_answer_is_exit_code_1(kbnav):
     ],
 )
 def test_wrong_use_is_exit_code_2_and_one_clear_line(kbnav, arguments, said):
-    code, _, error = kbnav(*arguments)
-    assert code == 2
-    assert said in error
-    assert "Traceback" not in error
+    assert said in kbnav.refused(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -201,8 +197,7 @@ def test_the_best_so_far_is_exit_code_0_and_the_words_are_asked_to_say_so(kbnav)
         completion(None, [("search_entities", {"thought": "Hm.", "query": f"thing {number}"})]) for number in range(14)
     ]
     with ModelStub([*curie()[:2], *lost, completion("So far: polonium and radium.")]) as stub:
-        code, out, _ = kbnav("ask", "-q", *model(stub), QUESTION)
-    assert code == 0
+        out = kbnav.out("ask", "-q", *model(stub), QUESTION)
     assert "The time or the steps ran out; the best found so far: So far: polonium and radium." in out
     assert "The work ran out of budget" in stub.requests[-1]["messages"][0]["content"]
     assert "Only finish is left" in stub.requests[-2]["messages"][-1]["content"]

@@ -41,8 +41,7 @@ def test_a_chat_understands_a_follow_up_and_goes_on_by_its_id(kbnav):
     assert f"kbnav chat --session {session} --model stub --base-url {stub.base_url}" in out
     assert code == 0
     with ModelStub(curie(query="SELECT ?spouse WHERE { wd:Q7186 wdt:P26 ?spouse }", said="Pierre Curie.")) as stub:
-        code, out, _ = kbnav("chat", "--session", session, *model(stub), typed="And who was her husband?\n")
-    assert code == 0
+        out = kbnav.out("chat", "--session", session, *model(stub), typed="And who was her husband?\n")
     assert "Pierre Curie." in out
     sent = stub.requests[0]["messages"]
     assert [message["role"] for message in sent] == [
@@ -75,8 +74,7 @@ def test_ask_continue_is_a_follow_up_to_the_last_question(kbnav, home):
         save_run(ranked, home / "runs")
     follow = curie(query="SELECT ?spouse WHERE { wd:Q7186 wdt:P26 ?spouse }", said="Pierre Curie.")
     with ModelStub(follow) as second:
-        code, out, _ = kbnav("ask", "-q", "--continue", "--base-url", second.base_url, "And who was her husband?")
-    assert code == 0
+        out = kbnav.out("ask", "-q", "--continue", "--base-url", second.base_url, "And who was her husband?")
     assert f"after: {QUESTION}" in out
     assert "Pierre Curie." in out
     sent = second.requests[0]
@@ -136,9 +134,8 @@ def test_runs_lists_what_was_asked_the_newest_last_and_ids_that_show_knows(kbnav
     assert kbnav("runs") == (0, "", "")
     for question in ("Who was the spouse of Marie Curie?", "Which elements were discovered by Marie Curie?"):
         kbnav("ask", "--quiet", question)
-    code, out, _ = kbnav("runs")
+    out = kbnav.out("runs")
     first, second = out.splitlines()
-    assert code == 0
     assert first.split()[1:3] == ["rules", "answered"]
     assert first.endswith("Who was the spouse of Marie Curie?")
     assert kbnav("show", second.split()[0])[0] == 0
@@ -170,8 +167,7 @@ def scores(folder: str) -> dict[str, float]:
 
 
 def test_questions_of_a_spreadsheet_with_plain_ids_are_run_and_scored(evaluation, caplog):
-    out = evaluation.out("run", "mine.csv", "--kb", "mini", "--out", "runs/a")
-    assert "3 questions" in out
+    assert "3 questions" in evaluation.out("run", "mine.csv", "--kb", "mini", "--out", "runs/a")
     assert scores("runs/a")["polonium"] == 1.0
     assert "1 of 3 questions have names as stored answers: kbnav eval score runs/a --by labels" in caplog.text
     assert read_saved_run(Path("runs/a")).gold["gas"].table.rows[0][0].value == "neon"
@@ -217,8 +213,7 @@ def test_answers_of_another_system_need_no_knowledge_base(evaluation, tmp_path):
     (tmp_path / "theirs.json").write_text(
         json.dumps([{"question": "Who?", "answers": ["Q2"]}, {"id": "b", "answers": False}])
     )
-    code, out, error = evaluation("import", "theirs.json", "q.jsonl", "--out", "runs/t")
-    assert (code, out) == (0, "runs/t: 2 questions of q\n"), error
+    assert evaluation.out("import", "theirs.json", "q.jsonl", "--out", "runs/t") == "runs/t: 2 questions of q\n"
     assert scores("runs/t") == {"a": pytest.approx(2 / 3), "b": 0.0}
 
 
@@ -263,8 +258,7 @@ def test_ranked_nodes_of_another_system_are_scored_as_a_ranking(evaluation, tmp_
 
 def test_gold_that_answers_could_not_be_scored_against_ends_a_run_before_it_begins(evaluation, tmp_path):
     (tmp_path / "nodes.jsonl").write_text('{"id": "1", "question": "Which?", "nodes": ["n1"]}\n')
-    code, _, error = evaluation("run", "nodes.jsonl", "--kb", "mini", "--out", "runs/n")
-    assert code == 2
+    error = evaluation.refused("run", "nodes.jsonl", "--kb", "mini", "--out", "runs/n")
     assert "the gold answers are nodes of an SKB (of 1: n1)" in error
     (tmp_path / "both.csv").write_text("id,question,nodes,answers\n1,Which?,n1,\n2,What?,,Q7186\n")
     code, _, error = evaluation("run", "both.csv", "--kb", "mini", "--out", "runs/b")
@@ -278,19 +272,16 @@ def test_gold_that_answers_could_not_be_scored_against_ends_a_run_before_it_begi
 def test_the_list_says_what_is_here_and_how_the_rest_is_got(evaluation, tmp_path, monkeypatch):
     (tmp_path / "benchmarks" / "spinach").mkdir(parents=True)
     (tmp_path / "benchmarks" / "spinach" / "dev.json").write_text("[]")
-    code, out, _ = evaluation("dataset", "list")
+    out = evaluation.out("dataset", "list")
     states = {line.split()[0]: " ".join(line.split()[1:3]) for line in out.splitlines()}
-    assert code == 0
     assert (states["spinach-dev"].split()[0], states["qald-10"].split()[0]) == ("here", "fetch")
     assert states["wikiwebquestions-train"] == "by hand"
     code, _, error = evaluation("run", "qald-10", "--kb", "mini", "--out", "runs/q")
     assert (code, "kbnav eval dataset fetch qald-10 downloads it" in error) == (2, True)
-    code, _, error = evaluation("dataset", "fetch", "wikiwebquestions-train")
-    assert code == 2
+    error = evaluation.refused("dataset", "fetch", "wikiwebquestions-train")
     assert "get it from its publisher, and put it there: benchmarks/wikiwebquestions/train.jsonl" in error
     (tmp_path / "benchmarks").rename(tmp_path / "sets")
-    code, _, error = evaluation("freeze", "spinach-dev", "--out", "gold")
-    assert (code, "the setting benchmarks" in error) == (2, True)
+    assert "the setting benchmarks" in evaluation.refused("freeze", "spinach-dev", "--out", "gold")
     assert (
         "sets/spinach/dev.json: no questions"
         in evaluation("freeze", "spinach-dev", "--out", "gold", "--set", "benchmarks=sets")[2]

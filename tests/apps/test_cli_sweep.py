@@ -20,6 +20,7 @@ from kbnav.settings.model import Settings, Wikibase
 from tests.apps.parts import Cli
 from tests.knowledge.endpoint.conftest import COMPANY
 from tests.knowledge.endpoint.served import serving as endpoint
+from tests.knowledge.skb.sources import write_jsonl
 from tests.knowledge.wikidata.foreign import BASE, build_foreign
 from tests.knowledge.wikidata.serving import Answer, serving
 from tests.models.stub import Canned, ModelStub, completion
@@ -29,8 +30,7 @@ QUESTIONS = [("1", QUESTION, ["ship:keeper"]), ("2", "What did Marit Skarrow bui
 
 
 def write_questions(rows: Iterable[tuple[str, str, list[str]]]) -> None:
-    lines = [json.dumps({"id": name, "question": text, "nodes": nodes}) + "\n" for name, text, nodes in rows]
-    Path("q.jsonl").write_text("".join(lines))
+    write_jsonl(Path("q.jsonl"), [{"id": name, "question": text, "nodes": nodes} for name, text, nodes in rows])
 
 
 @pytest.fixture
@@ -117,10 +117,8 @@ def test_a_value_costs_the_same_on_a_warm_cache(kbnav, tmp_path, monkeypatch):
     ],
 )
 def test_what_cannot_be_is_refused_with_one_line(kbnav, arguments, message):
-    code, _, error = kbnav("ask", "--quiet", *arguments, "Which ship?")
-    assert code == 2
-    assert len(error.splitlines()) == 1
-    assert message in error
+    error = kbnav.refused("ask", "--quiet", *arguments, "Which ship?")
+    assert (message in error, len(error.splitlines())) == (True, 1)
 
 
 def test_agents_that_name_their_answer_are_scored_by_macro_f1_too(kbnav):
@@ -129,11 +127,10 @@ def test_agents_that_name_their_answer_are_scored_by_macro_f1_too(kbnav):
     write_questions((name, QUESTION, nodes) for name, nodes in asked)
     out = kbnav.out("eval", "run", "--system", "pasemiqa", "q.jsonl", "--kb", "demo", "--out", "r")
     assert "f1         50.00" in out
-    code, out, _ = kbnav("eval", "run", "--system", "bm25", "q.jsonl", "--kb", "demo", "--out", "b")
+    out = kbnav.out("eval", "run", "--system", "bm25", "q.jsonl", "--kb", "demo", "--out", "b")
     assert "mrr" in out
     assert "f1 " not in out
-    out = kbnav.out("eval", "compare", "r", "b")
-    assert "mrr" in out
+    assert "mrr" in kbnav.out("eval", "compare", "r", "b")
 
 
 LABELLED = """
@@ -158,9 +155,7 @@ def test_the_bundled_mirror_has_all_that_agents_need(kbnav):
 def test_what_cannot_be_opened_is_exit_code_3_and_no_name_is_2(kbnav, monkeypatch):
     monkeypatch.setenv("KBNAV_LIMITS__RETRIES", "0")
     assert kbnav("check", "--kb", "http://127.0.0.1:9")[0] == 3
-    code, _, err = kbnav("check", "--kb", "nowhere")
-    assert code == 2
-    assert "no knowledge base 'nowhere'" in err
+    assert "no knowledge base 'nowhere'" in kbnav.refused("check", "--kb", "nowhere")
 
 
 def test_an_endpoint_is_tried_as_what_it_is_and_told_by_its_label_predicates_and_its_classes(tmp_path):
@@ -229,16 +224,13 @@ def test_a_wrong_concept_base_is_found_and_the_right_one_named(tmp_path, kbnav, 
     assert "agents lack: IRIs" in out
 
 
-@pytest.fixture
-def served_mini(mini_home):
-    with MirrorServer(bundled_mirror(mini_home)) as server:
-        yield server
-
-
 @pytest.mark.parametrize("gone", ["/sparql", "/w/api.php"])
-def test_what_is_down_says_which_setting_it_is(gone, served_mini, tmp_path):
-    real = served_mini.endpoints.model_dump()
-    with serving(lambda _: Answer("down", 404, "text/plain")) as served:
+def test_what_is_down_says_which_setting_it_is(gone, mini_home, tmp_path):
+    with (
+        MirrorServer(bundled_mirror(mini_home)) as mini,
+        serving(lambda _: Answer("down", 404, "text/plain")) as served,
+    ):
+        real = mini.endpoints.model_dump()
         name = "sparql" if gone == "/sparql" else "api"
         endpoints = endpoints_of(served.url).model_copy(update={**real, name: f"{served.url}{gone}"})
         settings = Settings(endpoints=endpoints, home=tmp_path, limits={"retries": 0})

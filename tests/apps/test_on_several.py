@@ -18,7 +18,7 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.settings.model import Settings
 from tests.agents.test_several import PLACES
 from tests.apps.parts import Cli
-from tests.apps.web.parts import Server, Visit, web_settings
+from tests.apps.web.parts import LETTER, Server, Visit, web_settings
 from tests.knowledge.endpoint.conftest import COMPANY
 from tests.knowledge.endpoint.served import serving
 
@@ -46,8 +46,7 @@ def test_ask_takes_several_and_a_follow_up_asks_the_same(kbnav):
     assert ("from: shop; not asked: places; " in out, "From shop." in out) == (True, False)
     assert "# kb: shop" in out
     assert "query.wikidata.org" not in out
-    out = kbnav.out("ask", "--continue", "--json", CAPITAL)
-    answer = json.loads(out)
+    answer = json.loads(kbnav.out("ask", "--continue", "--json", CAPITAL))
     assert answer["link"] == ""
     assert "From places." in answer["note"]
     german = json.loads(kbnav.out("ask", "--continue", "--json", "--set", "language=de", CAPITAL))
@@ -66,8 +65,7 @@ def test_an_evaluation_runs_gold_queries_on_the_one_that_they_name(kbnav, tmp_pa
     asked = {"id": "1", "question": CAPITAL, "sparql": f"# kb: places\n{query}"}
     (tmp_path / "own.jsonl").write_text(json.dumps(asked) + "\n", encoding="utf-8")
     together = ("--kb", "shop", "--kb", "places")
-    out = kbnav.out("eval", "run", "own.jsonl", *together, "--out", "run", "--json")
-    assert '"f1": 1.0' in out
+    assert '"f1": 1.0' in kbnav.out("eval", "run", "own.jsonl", *together, "--out", "run", "--json")
 
 
 @pytest.mark.parametrize(
@@ -79,10 +77,8 @@ def test_an_evaluation_runs_gold_queries_on_the_one_that_they_name(kbnav, tmp_pa
     ],
 )
 def test_bad_use_is_one_clear_line(kbnav, command, said):
-    code, _, error = kbnav(*command)
-    assert code == 2
-    assert said in error
-    assert len(error.strip().splitlines()) == 1
+    error = kbnav.refused(*command)
+    assert (said in error, len(error.splitlines())) == (True, 1)
 
 
 def test_the_page_has_an_entry_for_both_together(urls, tmp_path):
@@ -101,22 +97,13 @@ def test_the_page_has_an_entry_for_both_together(urls, tmp_path):
 QUERY_PAGE = "https://query.wikidata.org"
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with serving(COMPANY) as served:
-        yield served.url
-
-
-def test_ask_and_show_and_chat_name_things_as_the_endpoint_does(url, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "kbnav.toml").write_text(f'kb = "shop"\n[sparql.shop]\nurl = "{url}"\n')
-    kbnav = Cli(monkeypatch, capsys)
+def test_ask_and_show_and_chat_name_things_as_the_endpoint_does(kbnav, monkeypatch):
+    monkeypatch.setenv("KBNAV_KB", "shop")
     out = kbnav.out("ask", QUESTION)
     assert "data:s2" in out
     assert "PREFIX shop: <http://shop.example/vocab/>" in out
     assert QUERY_PAGE not in out
-    code, out, _ = kbnav("ask", "--json", QUESTION)
-    answer = json.loads(out)
+    answer = json.loads(kbnav.out("ask", "--json", QUESTION))
     assert (answer["link"], answer["labels"]["data:s2"]) == ("", 'Tools "R" Here')
     assert "# shop:Supplier: Supplier\n" in answer["query_labelled"]
     assert answer["table"]["results"]["bindings"] == [
@@ -124,12 +111,11 @@ def test_ask_and_show_and_chat_name_things_as_the_endpoint_does(url, tmp_path, m
     ]
     assert 'Tools "R" Here' in kbnav("show", "last")[1]
     assert "data:p3 (Screwdriver Set) — supplier — data:s2" in kbnav.out("ask", "-q", "--evidence", SUPPLIER)
-    out = kbnav.out("chat", "--quiet", typed=f"{QUESTION}\n/sparql\n")
-    assert "data:s2" in out
+    assert "data:s2" in kbnav.out("chat", "--quiet", typed=f"{QUESTION}\n/sparql\n")
 
 
-def test_the_page_answers_and_leads_to_pages_of_things(url, tmp_path):
-    settings = web_settings(tmp_path, "shop", sparql={"shop": {"url": url}})
+def test_the_page_answers_and_leads_to_pages_of_things(urls, tmp_path):
+    settings = web_settings(tmp_path, "shop", sparql={"shop": {"url": urls[0]}})
     with Server(settings) as server:
         visit = Visit(server.url)
         run = visit.answered(visit.session(kb="shop"), QUESTION)
@@ -146,8 +132,8 @@ def test_the_page_answers_and_leads_to_pages_of_things(url, tmp_path):
         assert query.startswith("PREFIX shop: <http://shop.example/vocab/>")
 
 
-def test_a_client_over_mcp_is_told_of_the_tools_in_the_words_of_rdf(url, tmp_path):
-    settings = Settings(kb=url, home=tmp_path, language="en")
+def test_a_client_over_mcp_is_told_of_the_tools_in_the_words_of_rdf(urls, tmp_path):
+    settings = Settings(kb=urls[0], home=tmp_path, language="en")
 
     async def talk() -> None:
         with open_kb(settings) as kb:
@@ -163,9 +149,6 @@ def test_a_client_over_mcp_is_told_of_the_tools_in_the_words_of_rdf(url, tmp_pat
     asyncio.run(talk())
 
 
-ABOUT_TABLES = "Which instrument made by somebody from Little Mew has a love letter hidden in it?"
-
-
 @pytest.fixture(scope="module")
 def places(demo_home: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """The demo in its folder, and in tables."""
@@ -176,8 +159,7 @@ def places(demo_home: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[s
 
 
 def by_ask(place: str, kbnav: Cli, home: Path) -> Any:
-    out = kbnav.out("ask", "--kb", place, "--json", ABOUT_TABLES)
-    answer = json.loads(out)
+    answer = json.loads(kbnav.out("ask", "--kb", place, "--json", LETTER))
     assert "not checked: The Brown Eye" in answer["answer"]
     return {name: answer[name] for name in ("answer", "understood", "actions", "ranking")}
 
@@ -186,7 +168,7 @@ def by_the_page(place: str, kbnav: Cli, home: Path) -> Any:
     with Server(web_settings(home, place)) as server:
         visit = Visit(server.url)
         (kb,) = visit("GET", "/api/options").json()["kbs"]
-        run = visit.answered(visit.session(), ABOUT_TABLES)
+        run = visit.answered(visit.session(), LETTER)
         assert run["status"] == "done"
         rows = visit("GET", f"/api/results/{run['answer']['result']['id']}/rows").json()["rows"]
         evidence = visit("GET", f"/api/results/{run['answer']['result']['id']}/evidence?row=0").json()["rows"]
@@ -214,11 +196,9 @@ def test_without_the_extra_one_line_names_it(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "builds.lance").mkdir()
     for command in (
-        ("ask", "--kb", str(tmp_path), ABOUT_TABLES),
+        ("ask", "--kb", str(tmp_path), LETTER),
         ("skb", "info", str(tmp_path)),
         ("skb", "copy", "demo", "--out", "s3://a/b"),
     ):
-        code, out, error = Cli(monkeypatch, capsys)(*command)
-        assert (code, out) == (2, "")
-        assert "pip install 'kbnav[lance]'" in error
-        assert len(error.strip().splitlines()) == 1
+        error = Cli(monkeypatch, capsys).refused(*command)
+        assert ("pip install 'kbnav[lance]'" in error, len(error.splitlines())) == (True, 1)

@@ -21,8 +21,7 @@ from kbnav.runs.citation import citation
 from kbnav.runs.trajectory import Run, load_run, parse_run, save_run, to_json
 from kbnav.sessions.evidence import run_evidence
 from tests.apps.web.parts import Server, Visit, web_settings
-from tests.attack.rows import Asked, attack_rows
-from tests.attack.saved import STEERING, documents, tampered, whole_run
+from tests.attack.rows import STEERING, Asked, attack_rows, documents, tampered, whole_run
 from tests.attack.test_files import no_more_memory
 from tests.evaluation.parts import saved_folder, table
 

@@ -1,12 +1,9 @@
 """Nothing that a reader, a model or a knowledge base says is run by a browser, or makes it ask another host."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,9 +16,6 @@ from tests.apps.web.parts import Explorer, Server, web_settings
 from tests.apps.web.test_page import ask, open_steps, share, wait_for_the_end
 from tests.evaluation.parts import saved_folder
 from tests.knowledge.skb.sources import small_skb
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
 
 ELSEWHERE = "//127.0.0.2:9/leak"
 RUN = "alert(window.hacked=1)"
@@ -60,7 +54,7 @@ ALL = " ".join(CORPUS)
 
 
 @contextmanager
-def nothing_runs(page: Page, home: str) -> Iterator[None]:
+def nothing_runs(page, home: str) -> Iterator[None]:
     """Fails where a dialog opens, a script sets ``hacked``, or what does not begin with ``home`` is asked."""
     wrong: list[str] = []
     page.on("dialog", lambda dialog: (wrong.append(f"dialog {dialog.message}"), dialog.dismiss()))

@@ -113,7 +113,6 @@ def test_a_server_leaves_no_secret_in_its_files_its_log_or_its_answers(left):
             until(lambda: visit("GET", f"/api/runs/{run['id']}").json()["status"] in ("done", "failed", "stopped"))
             said = visit("GET", f"/api/runs/{run['id']}").text + visit("GET", f"/api/sessions/{session}").text
             process.terminate()
-            assert process.stdout
             log = process.stdout.read()
     assert stub.requests
     assert list(home.glob("runs/*.json"))

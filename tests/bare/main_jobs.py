@@ -50,9 +50,7 @@ def an_skb_is_built_and_asked() -> None:
 def the_page_is_served() -> None:
     process = subprocess.Popen([KBNAV, "serve", "--port", "0"], stdout=subprocess.PIPE, text=True)
     try:
-        assert process.stdout is not None
         address = re.search(r"http://\S+(?=;)", process.stdout.readline())
-        assert address is not None
         url = address[0].rstrip("/")
         with urllib.request.urlopen(url, timeout=30) as reply:
             assert b"<html" in reply.read().lower()

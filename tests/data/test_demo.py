@@ -2,7 +2,6 @@
 
 What is asked of the demo needs its text and its relations together; answers are worked out here from its two files."""
 
-import json
 import re
 import tempfile
 from collections import defaultdict
@@ -19,16 +18,9 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.open import bundled_skb
 from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.journal import work_folder
+from tests.data import DEMO_QUESTIONS, EDGES, MINI_QUESTIONS, NODES
 
-DEMO = Path(kbnav.__file__).parent / "data" / "demo"
-NODES: dict[str, dict[str, Any]] = {
-    node["id"]: node for node in map(json.loads, (DEMO / "nodes.jsonl").read_text(encoding="utf-8").splitlines())
-}
-HEADER, *EDGES = [tuple(line.split("\t")) for line in (DEMO / "edges.tsv").read_text(encoding="utf-8").splitlines()]
-QUESTIONS: list[dict[str, Any]] = json.loads(
-    (Path(__file__).parent / "demo_questions.json").read_text(encoding="utf-8")
-)
-BY_ID = pytest.mark.parametrize("row", QUESTIONS, ids=[row["id"] for row in QUESTIONS])
+BY_ID = pytest.mark.parametrize("row", DEMO_QUESTIONS, ids=[row["id"] for row in DEMO_QUESTIONS])
 
 
 def _steps() -> dict[tuple[str, str], set[str]]:
@@ -119,7 +111,6 @@ def test_a_home_that_cannot_be_written_to_is_named(tmp_path):
 
 
 MINI = Path(kbnav.__file__).parent / "data" / "mini.ttl"
-MINI_QUESTIONS = json.loads((Path(__file__).parent / "mini_questions.json").read_text(encoding="utf-8"))
 PREFIXES = "\n".join(
     f"PREFIX {line}" for line in re.findall(r"^@prefix (.+?) \.$", MINI.read_text(encoding="utf-8"), re.MULTILINE)
 )

@@ -1,14 +1,12 @@
-"""What these tests share: the page's homes and PostgreSQL, a Ray cluster, and an evaluation's questions."""
+"""What these tests share: the page's homes and PostgreSQL, and a Ray cluster."""
 
 import logging
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.apps.web.conftest import database, fresh_home, web_home
-from tests.deploy.evaluations import write_questions
 
 __all__ = ["database", "fresh_home", "web_home"]
 _NICENESS = "RAY_worker_niceness"
@@ -24,9 +22,3 @@ def cluster() -> Iterator[str]:
     yield ray.get_runtime_context().gcs_address
     ray.shutdown()
     del os.environ[_NICENESS]
-
-
-@pytest.fixture
-def dataset(tmp_path: Path) -> Path:
-    """Questions with gold queries."""
-    return write_questions(tmp_path)

@@ -14,8 +14,7 @@ import requests
 from psycopg import connect
 
 from tests.apps.web.parts import MARIE, Explorer, Visit, served_process
-from tests.deploy.balancer import balanced
-from tests.deploy.readers import followed, put
+from tests.deploy.balancer import balanced, followed, put
 from tests.ending import until
 
 READERS = 10

@@ -35,10 +35,6 @@ def test_the_answers_are_those_of_the_folder(bucket, demo_home, tmp_path):
         write(local, f"{bucket}/demo")
         with open_tables(f"{bucket}/demo", tmp_path) as lance:
             assert list(lance.documents) == list(local.documents)
-            assert lance.text is not None
-            assert local.text is not None
-            assert lance.vectors is not None
-            assert local.vectors is not None
             for given in ({}, {"ranges": [local.type_range("instrument")]}, {"among": range(0, 200, 3)}):
                 words, its = (skb.text.search(QUESTION, **given) for skb in (local, lance))
                 assert [node for node, _ in its] == [node for node, _ in words]

@@ -11,7 +11,7 @@ from kbnav.evaluation.records import GOLD, INFO, QUESTIONS, GoldAnswer, GoldInfo
 from kbnav.evaluation.runner import System
 from kbnav.runs.journal import open_journal, write_whole
 from kbnav.runs.trajectory import Attempt, Outcome, Run, to_json
-from tests.conftest import ROOT
+from tests.data import MINI_QUESTIONS
 
 ENTITY = "http://www.wikidata.org/entity/"
 Answer = AnswerTable | Ranking | StopRun | None
@@ -99,10 +99,9 @@ def saved_folder(
 
 def mini_dataset(path: Path) -> Path:
     """The mini mirror's English questions that stand alone, in kbnav's own format with gold queries only."""
-    records = json.loads((ROOT / "tests" / "data" / "mini_questions.json").read_text(encoding="utf-8"))
     lines = [
         json.dumps({"id": one["id"], "question": one["question"], "sparql": one["sparql"]})
-        for one in records
+        for one in MINI_QUESTIONS
         if "after" not in one and one["language"] == "en"
     ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

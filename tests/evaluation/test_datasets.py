@@ -3,14 +3,12 @@
 import gzip
 import json
 import math
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kbnav.answers.tables import AnswerTable, Term
-from kbnav.apps.cli import main
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.dataset_stats import (
     DatasetStatistics,
@@ -145,7 +143,6 @@ def test_qald_json_takes_missing_parts_and_stray_columns(tmp_path):
     ]
     first, second = load_file("qald-9-plus", write(tmp_path / "q.json", json.dumps({"questions": questions}))).questions
     assert first.texts == {"de": "Wer?"}
-    assert first.answers is not None
     assert first.answers.bindings() == [row]
     assert (second.id, second.query, second.answers) == ("2", "", None)
 
@@ -162,7 +159,6 @@ def test_own_questions(tmp_path):
     a, b, c, d = load_file("jsonl", path, name="mine").questions
     assert (a.answers, a.query) == (AnswerTable(boolean=True), "ASK { }")
     assert (b.id, b.text(), b.meta) == ("2", "Deux ?", {"hops": 2})
-    assert b.answers is not None
     assert b.answers.bindings() == [row]
     assert (c.nodes, c.answers) == (("4", "n5"), None)
     assert d.answers == AnswerTable(("x",))
@@ -335,13 +331,9 @@ def test_spinach_is_counted_from_a_real_parse(shared_data):
     assert row(statistics) == (7.92, 2.5, 4.64, 1.86, 3.76, 4.96, 0.61)
 
 
-def test_words_of_a_file_and_of_a_set_from_the_command_line(tmp_path, monkeypatch, capsys):
+def test_words_of_a_file_and_of_a_set_from_the_command_line(tmp_path, kbnav):
     own(tmp_path, '{"id": 1, "question": "a b a"}')
     (tmp_path / "page.txt").write_text("a b\nc d")
     names = [str(tmp_path / "own.jsonl"), str(tmp_path / "page.txt")]
-    monkeypatch.setattr(sys, "argv", ["kbnav", "eval", "dataset", "stats", *names, "--of", "words", "--tokens", "3"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    lines = capsys.readouterr().out.splitlines()
-    assert not ended.value.code
+    lines = kbnav.out("eval", "dataset", "stats", *names, "--of", "words", "--tokens", "3").splitlines()
     assert [line.split(" | ", 1)[1] for line in lines[2:]] == ["3 | 2 | 0.92 | 0.667 |", "3 | 3 | 1.58 | 1.000 |"]

@@ -198,12 +198,6 @@ def test_links_of_a_graph_without_statements_are_told_as_triples(tmp_path):
         assert not any(one.statement for row in told.rows for one in row)
 
 
-@pytest.fixture
-def whole(mini_kb: KnowledgeBase) -> Over:
-    """The bundled mirror as if it were all of Wikidata."""
-    return Over(mini_kb, state=dict)
-
-
 def kind(kb: Any, query: str) -> str:
     absence = absence_of(kb, query, kb.execute_query(query))
     return absence.kind if absence else ""
@@ -235,7 +229,8 @@ MADE = [
 
 
 @pytest.mark.parametrize(("query", "copy", "all_of_it"), MADE)
-def test_the_kind_is_told_of_a_copy_and_of_the_whole(mini_kb, whole, query, copy, all_of_it):
+def test_the_kind_is_told_of_a_copy_and_of_the_whole(mini_kb, query, copy, all_of_it):
+    whole = Over(mini_kb, state=dict)  # as if it were all of Wikidata
     assert (kind(mini_kb, query), kind(whole, query)) == (copy, all_of_it)
 
 

@@ -7,6 +7,7 @@ import io
 import pickle
 import threading
 import time
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -32,10 +33,13 @@ from kbnav.agents.spinach import build_spinach
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.console import print_run
 from kbnav.errors import CredentialsError, ServiceError, Stopped, UsageError
+from kbnav.knowledge.open import bundled_mirror, open_kb
+from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.models.cancellation import Cancellation
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.retrieval.expansion import build_prf
 from kbnav.runs.trajectory import Outcome, load_run
+from kbnav.settings.model import Settings
 from tests import typed_caller
 from tests.agents.parts import NumbersKB
 from tests.apps.web.parts import Explorer
@@ -57,6 +61,16 @@ class Slow(ScriptedModel):
     def _generate(self, *args: Any, **kwargs: Any):
         time.sleep(0.5)
         return super()._generate(*args, **kwargs)
+
+
+async def leave(model: Explorer, asking: Coroutine[Any, Any, object]) -> float:
+    """Cancel what is awaited once its model waits; when it ended."""
+    task = asyncio.create_task(asking)
+    assert await asyncio.to_thread(model.waiting.wait, 60)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    return time.monotonic()
 
 
 @pytest.fixture(scope="module")
@@ -186,16 +200,9 @@ def test_questions_are_awaited_side_by_side_and_a_cancelled_one_ends(kb):
         asked = ("Who discovered polonium?", MARIE)
         return [answer.text for answer in await asyncio.gather(*(kbnav.aask(text, kb=kb) for text in asked))]
 
-    async def cancelled(model: Explorer) -> None:
-        asking = asyncio.create_task(kbnav.aask("Who?", kb=kb, model="stub", base_url=model.base_url))
-        assert await asyncio.to_thread(model.waiting.wait, 60)
-        asking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-
     assert asyncio.run(both()) == ["Marie Curie, Pierre Curie", "polonium, radium"]
     with Explorer(held=1) as model:
-        asyncio.run(cancelled(model))
+        asyncio.run(leave(model, kbnav.aask("Who?", kb=kb, model="stub", base_url=model.base_url)))
     last = max((kb.settings.home / "runs").glob("*.json"), key=lambda path: path.stat().st_mtime)
     assert load_run(last).outcome.note == "Stopped on request."
     shown = io.StringIO()
@@ -234,11 +241,7 @@ def test_a_stream_tells_of_calls_steps_and_the_answer_and_ends_when_it_is_left(k
         told = await watched("Who?", model=explorer(again, again))
         assert [(event.kind, event.call) for event in told] == [(event.kind, event.call) for event in events]
         with Explorer(held=1) as model:
-            leaving = asyncio.create_task(watched("Who?", model="stub", base_url=model.base_url))
-            assert await asyncio.to_thread(model.waiting.wait, 60)
-            leaving.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await leaving
+            await leave(model, watched("Who?", model="stub", base_url=model.base_url))
 
     asyncio.run(awaited())
 
@@ -621,19 +624,12 @@ def test_a_thread_is_a_chat_and_is_read_back_without_a_warning(kb, caplog):
 
 
 def test_a_task_that_is_cancelled_gives_up_its_call_of_the_model_and_goes_on_later(kb):
-    async def cancelled() -> float:
-        asking = asyncio.create_task(graph.ainvoke({"question": "Who?"}, thread))
-        assert await asyncio.to_thread(model.waiting.wait, 60)
-        asking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-        return time.monotonic()
-
     thread = {"configurable": {"thread_id": "1"}}
     with Explorer(held=1) as model:
         own = kb.settings.model_copy(update={"model_timeout": 30.0, "model_retries": 0, **model.options()})
         graph = kbnav.graph(kb, settings=own, checkpointer=InMemorySaver())
-        assert time.monotonic() - asyncio.run(cancelled()) < 20  # the loop waits for its threads when it ends
+        ended = asyncio.run(leave(model, graph.ainvoke({"question": "Who?"}, thread)))
+        assert time.monotonic() - ended < 20  # the loop waits for its threads when it ends
         model.go_on.set()
         assert graph.invoke(None, thread)["answer"] == "Polonium and radium."
 
@@ -651,3 +647,9 @@ def test_a_dead_service_raises_and_what_was_not_ended_goes_on_in_its_thread(tmp_
     later = kbnav.graph(NumbersKB(), model=second, system="spinach", settings=settings, checkpointer=memory)
     state = later.invoke(None, thread)
     assert (state["answer"], len(state["outcome"].table)) == ("Two.", 2)
+
+
+def test_a_served_mirror_is_known_to_be_one_by_its_url(mini_home, tmp_path):
+    with MirrorServer(bundled_mirror(mini_home)) as server, open_kb(Settings(kb=server.url, home=tmp_path)) as kb:
+        assert kb.state()["mirror"]["built"].startswith("20")
+        assert kb.labels(["Q7186"]) == {"Q7186": "Marie Curie"}

@@ -8,21 +8,12 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 
 import pytest
 
 from tests.conftest import ROOT
+from tests.long.killing import KINDS
 
-SHARES: Mapping[str, float] = {
-    "skb build": 0.2,
-    "mirror build": 0.2,
-    "ask": 0.15,
-    "chat": 0.15,
-    "eval run": 0.15,
-    "serve": 0.1,
-    "bot": 0.05,
-}
 # Read here, because what the environment says of kbnav is taken away before a test.
 KILLS = int(os.environ.get("KBNAV_KILLS", "60"))
 SEED = int(os.environ.get("KBNAV_SEED", "7"))
@@ -31,10 +22,10 @@ LONGEST = 900 + 60 * KILLS
 
 
 @pytest.mark.timeout(LONGEST)
-@pytest.mark.parametrize("kind", SHARES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_whatever_is_killed_loses_nothing_and_does_nothing_twice(kind, tmp_path, request):
     wiki = {"WIKI_API": request.getfixturevalue("mediawiki").api} if kind == "bot" else {}
-    kills = math.ceil(KILLS * SHARES[kind])
+    kills = math.ceil(KILLS * KINDS[kind].share)
     command = [sys.executable, "-m", "tests.long.killing", kind, str(kills), str(SEED), str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, env=os.environ | wiki, capture_output=True, text=True)
     assert done.returncode == 0, f"seed {SEED}: {done.stderr[-5000:]}"

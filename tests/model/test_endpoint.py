@@ -1,4 +1,4 @@
-"""What can become of one call of a model, at a real server."""
+"""What can become of one call of a model, at a real server; and every system that asks one comes to its end."""
 
 import threading
 from collections.abc import Iterator
@@ -9,8 +9,10 @@ from kbnav.agents.common.agent import build_agent
 from kbnav.agents.common.policy import ChatPolicy, parse_calls
 from kbnav.agents.common.state import start
 from kbnav.errors import PromptTooLong, ServiceError, Stopped
+from kbnav.evaluation.runner import build_system
+from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.chat import ask, invoke, open_chat_model
-from kbnav.runs.trajectory import Call, Step
+from kbnav.runs.trajectory import Call, Run, Step, load_run, save_run
 from kbnav.settings.model import Budget
 from kbnav.settings.systems import BUILT_IN
 from kbnav.tools.toolbox import Toolbox
@@ -88,3 +90,48 @@ def test_the_schemas_of_an_agents_tools_make_grammars_and_calls_that_fit_them(na
         tools.names
     )  # the model's own calls, in the form its endpoint gave them
     assert all(not call.problem or "cut off" in call.problem for call in calls)
+
+
+LETTER = "Which instrument has a love letter hidden in it?"
+CURIE = "Which elements were discovered by Marie Curie?"
+SMALL = {
+    "rerank": {"top_v": 3},
+    **{name: {"samples": 1, "initial": 2} for name in ("rar", "agr")},
+    "hyde": {"samples": 1},
+    "kar": {"samples": 1, "edges": 1, "neighbours": 2},
+}
+"""Options that make fewer calls; every kind of call is still made."""
+
+
+ON_AN_SKB = [
+    one.name
+    for one in BUILT_IN
+    if "model" in (*one.needs, *one.uses) and one.fits("skb") and one.name != "agent-retriever"  # it wants programs
+]
+
+
+def asked(name: str, kb: KnowledgeBase, model: Served, question: str, **changes: object) -> Run:
+    settings = model.settings(options=SMALL.get(name, {}), **changes)
+    attempt = build_system(name, kb, settings).ask(question, {})
+    assert attempt.failure is None
+    return attempt.run
+
+
+@pytest.mark.parametrize("name", ON_AN_SKB)
+def test_a_system_on_an_skb_comes_to_its_end_and_counts_what_it_asked(name, demo_kb, small_model, tmp_path):
+    run = asked(name, demo_kb, small_model, LETTER)
+    assert run.outcome.status not in ("failed", "refused")
+    assert run.usage.calls >= 1
+    assert run.usage.prompt > 50 * run.usage.calls
+    assert run.usage.completion >= run.usage.calls
+    save_run(run, tmp_path)
+    assert load_run(tmp_path / f"{run.id}.json") == run
+
+
+def test_spinach_on_a_mirror_comes_to_its_end(mini_kb, small_model):
+    run = asked("spinach", mini_kb, small_model, CURIE, pruning="model")
+    assert run.outcome.status in ("answered", "no answer", "best effort")
+    # two actions; words alone are asked for again once, which costs none
+    assert len(run.path) + len(run.discarded) in (2, 3)
+    assert all(step.observation for step in run.path)  # what a tool said, or what was wrong with the call
+    assert run.usage.calls >= 2

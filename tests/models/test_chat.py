@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -488,39 +487,35 @@ def test_connections_of_clients_that_nothing_uses_any_more_are_closed():
     assert [str(one.message) for one in caught] == []
 
 
-def test_a_process_ends_with_the_one_that_started_it_however_that_ends():
-    dies = """
-        import os, time
-        from concurrent.futures import ProcessPoolExecutor
-        from multiprocessing import get_context
-        from kbnav.models.cancellation import end_with_parent
-        pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=end_with_parent)
-        pool.submit(print, "begun", flush=True).result()
-        os._exit(7)
-    """
-    done = subprocess.run([sys.executable, "-c", dedent(dies)], stdout=subprocess.PIPE, text=True, timeout=60)
-    assert (done.returncode, done.stdout) == (7, "begun\n")  # its output ends with the last process that has it
+STARTS_ANOTHER_AND_DIES = """
+import os
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from kbnav.models.cancellation import end_with_parent
+pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=end_with_parent)
+pool.submit(print, "begun", flush=True).result()
+os._exit(7)
+"""
+HANGS_IN_A_THREAD = """
+import asyncio, threading, time
+from kbnav.errors import Stopped
+from kbnav.models.cancellation import Cancellation
+cancellation, begun = Cancellation(), threading.Event()
+threading.Thread(target=lambda: (begun.wait(), cancellation.stop())).start()
+try:
+    cancellation.ask(lambda: asyncio.to_thread(lambda: (begun.set(), time.sleep(600))))
+except Stopped as error:
+    print(error)
+"""
 
 
-def test_a_call_of_a_model_that_hangs_in_a_thread_keeps_no_process_alive():
-    hangs = """
-        import asyncio, threading, time
-        from kbnav.errors import Stopped
-        from kbnav.models.cancellation import Cancellation
-        cancellation, begun = Cancellation(), threading.Event()
-
-        def call():
-            begun.set()
-            time.sleep(600)
-
-        threading.Thread(target=lambda: (begun.wait(), cancellation.stop())).start()
-        try:
-            cancellation.ask(lambda: asyncio.to_thread(call))
-        except Stopped as error:
-            print(error)
-        """
-    done = subprocess.run([sys.executable, "-c", dedent(hangs)], stdout=subprocess.PIPE, text=True, timeout=60)
-    assert (done.returncode, done.stdout) == (0, "Stopped on request.\n")
+@pytest.mark.parametrize(
+    ("program", "code", "said"),
+    [(STARTS_ANOTHER_AND_DIES, 7, "begun\n"), (HANGS_IN_A_THREAD, 0, "Stopped on request.\n")],
+)
+def test_a_process_ends_with_the_one_that_started_it_and_with_a_call_that_hangs(program, code, said):
+    done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (code, said)  # its output ends with the last process that has it
 
 
 def test_calls_of_a_run_share_a_few_threads_and_a_call_that_hangs_keeps_only_its_own():

@@ -1,11 +1,9 @@
 """The offline policy on the bundled mirror, over HTTP, and its readers on what the tools show."""
 
 import io
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,8 +20,8 @@ from kbnav.knowledge.open import open_kb
 from kbnav.runs.trajectory import Outcome, Run, Turn, Understood
 from kbnav.sessions.session import ask
 from kbnav.settings.model import load_settings
+from tests.data import MINI_QUESTIONS
 
-QUESTIONS = json.loads((Path(__file__).parents[1] / "data" / "mini_questions.json").read_text(encoding="utf-8"))
 MUST = {"polonium", "polonium-when", "polonium-name", "tungsten", "davy-born", "moscow", "radium-de", "bo", "zawj"}
 MEASURED = 30
 """Of the 34 questions, those answered when this was written; fewer is a step back."""
@@ -58,7 +56,7 @@ def wanted(question: dict[str, Any]) -> list[str] | bool:
 @pytest.fixture(scope="module")
 def runs(agent: Agent) -> dict[str, Run]:
     done: dict[str, Run] = {}
-    for question in QUESTIONS:
+    for question in MINI_QUESTIONS:
         before = done.get(question.get("after", ""))
         earlier = [Turn(before.question, before.path, replace(before.outcome, table=None))] if before else []
         done[question["id"]] = ask(agent, question["question"], history=[*(before.history if before else ()), *earlier])
@@ -66,7 +64,7 @@ def runs(agent: Agent) -> dict[str, Run]:
 
 
 def test_it_answers_most_of_the_mini_mirrors_questions(runs):
-    right = {question["id"] for question in QUESTIONS if found(runs[question["id"]]) == wanted(question)}
+    right = {question["id"] for question in MINI_QUESTIONS if found(runs[question["id"]]) == wanted(question)}
     assert right >= MUST
     assert len(right) >= MEASURED
 

@@ -1,7 +1,7 @@
 """The policy for SKBs without a model: what it reads in a question, which paths it follows, how well it does."""
 
 import gzip
-import json
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -21,11 +21,10 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.trajectory import Turn
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings
-from tests.conftest import ROOT
+from tests.data import DEMO_QUESTIONS
 from tests.knowledge.skb.sources import small_skb
 
 KINDS = ("Disease::", "Compound::", "Symptom::")
-DEMO_QUESTIONS = json.loads((ROOT / "tests" / "data" / "demo_questions.json").read_text(encoding="utf-8"))
 
 NODES = """\
 {"id": "1", "type": "person", "name": "Ann Reed"}
@@ -91,7 +90,6 @@ def test_a_part_that_nothing_meets_is_given_up_and_that_is_said(village, tmp_pat
         ("Which house of Bob Lisk is in Coldwick and Mew?", ("Mew",), "“Mew”"),
     ):
         outcome = ask(agent, question).outcome
-        assert outcome.understood is not None
         assert (outcome.understood.unused, told in outcome.note) == (lost, True)
 
 
@@ -99,7 +97,6 @@ def test_a_name_that_is_nowhere_is_no_answer(village, tmp_path):
     agent = skb_offline(village, Settings(home=tmp_path, language="en"))
     refused = ask(agent, "Which house of Ann Reed did Zebulon visit?").outcome
     assert (refused.status, "Zebulon" in refused.note) == ("no answer", True)
-    assert refused.understood is not None
     assert refused.understood.unused == ("Zebulon",)
     assert ask(agent, "Which house did Zebulon visit?").outcome.status == "no answer"
     assert "“B-7”" in ask(agent, "What is the price of B-7?").outcome.note
@@ -110,7 +107,6 @@ def test_an_earlier_answer_is_meant_only_where_the_question_points_back(village,
     before = ask(agent, "Who is the person that owns a house located in Mew?")
     history = [Turn(before.question, before.path, replace(before.outcome, table=None))]
     pointed = ask(agent, "And which houses does he own?", history=history).outcome
-    assert pointed.ranking is not None
     assert set(pointed.ranking.ids) == {"4", "5"}
     other = ask(agent, "And which houses are there?", history=history).outcome
     assert other.understood is None or "Bob Lisk" not in other.understood.text
@@ -168,7 +164,6 @@ def test_on_the_demos_questions_it_does_as_the_guide_says(demo_kb, tmp_path):
 )
 def test_a_list_is_whole_or_its_total_is_said(demo_kb, tmp_path, question, listed, total):
     outcome = ask(skb_offline(demo_kb, Settings(home=tmp_path, kb="demo", language="en")), question).outcome
-    assert outcome.ranking is not None
     assert len(set(outcome.ranking.ids)) >= listed
     assert len(outcome.ranking.ids) == total or str(total) in outcome.note
 
@@ -209,23 +204,6 @@ def test_a_type_and_a_number_are_one_name(tmp_path):
 
 
 BY_TEXT = "The nearest by their texts, not checked: "
-SHOP = """\
-id;name;type;price;about;city;size;rating;date;fee (EUR)
-1;Nordic lamp 1;product;30;in stock at a fair cost;;2 feet;;2021-05-01;
-A-2;Steel lamp 2;product;12.5;in stock;;one foot;;2012-03-01;
-3;Oak chair 3;product;8;of low cost;;;;;
-4;Pine chair 4;product;;;;;;;
-r1;;review;4;It wobbles a bit;;;5;2025-02-01;7
-r2;;review;;Bright enough for me;;;3;2024-11-30;
-s1;Acme Ltd;supplier;;;Leeds;;;;
-s2;Acme Inc;supplier;;;Boston;;;;
-s3;Rossi S.p.A.;supplier;;;Milano;;;;
-Lamps;Lamps;category;;;;;;;
-Chairs;Chairs;category;;;;;;;
-o1;;order;;;;;;;
-c1;Bo Lind;customer;;;;;;;
-c2;Ann Reed;customer;;;;;;;
-"""
 LINKS = [
     ("1", "supplied by", "s1"), ("A-2", "supplied by", "s1"), ("3", "supplied by", "s3"), ("4", "supplied by", "s2"),
     ("1", "category", "Lamps"), ("A-2", "category", "Lamps"), ("3", "category", "Chairs"),
@@ -236,7 +214,7 @@ LINKS = [
 
 def shop_in(folder: Path, options: Options) -> SkbKB:
     """Four products, one without a price, with suppliers, categories, two reviews and an order."""
-    (folder / "n.csv").write_text(SHOP)
+    shutil.copy(Path(__file__).with_name("shop.csv"), folder / "n.csv")
     lines = ["source,relation,target", *(",".join(link) for link in LINKS)]
     (folder / "e.csv").write_text("\n".join(lines) + "\n")
     build(TableSource([folder / "n.csv"], [folder / "e.csv"]), folder / "s.skb", options)
@@ -378,5 +356,4 @@ def test_metapath_questions_on_real_data_get_exactly_the_answers_counted_from_it
     agent = skb_offline(clinic, Settings(home=tmp_path, language="en"))
     for question in asked:
         run = ask(agent, question.template.ask(question.names))
-        assert run.outcome.ranking is not None
         assert set(run.outcome.ranking.ids) == question.answers, question.names

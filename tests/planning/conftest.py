@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from kbnav.encoders import Vectors, normalised
-from kbnav.knowledge.skb.build import Options, build
-from kbnav.knowledge.skb.importers.tables import TableSource
+from kbnav.knowledge.skb.build import Options
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import PathSchema
+from tests.knowledge.skb.sources import csv_skb
 
 NODES = """id,type,name
 dA,drug,Alphazol
@@ -59,22 +59,12 @@ class Words:
 
 
 def built(folder: Path, nodes: str = NODES, edges: str = EDGES, name: str = "clinic") -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "n.csv").write_text(nodes)
-    (folder / "e.csv").write_text(edges)
-    options = Options(vectors=False, sparql=False)
-    build(TableSource([folder / "n.csv"], [folder / "e.csv"]), folder / f"{name}.skb", options)
-    return folder / f"{name}.skb"
+    return csv_skb(folder, nodes, edges, name, Options(vectors=False, sparql=False))
 
 
 @pytest.fixture(scope="session")
-def clinic_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(tmp_path_factory.mktemp("planning"))
-
-
-@pytest.fixture(scope="session")
-def clinic(clinic_folder: Path) -> Iterator[SKB]:
-    with SKB.open(clinic_folder) as skb:
+def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SKB]:
+    with SKB.open(built(tmp_path_factory.mktemp("planning"))) as skb:
         yield skb
 
 

@@ -295,7 +295,6 @@ def test_no_hostile_program_escapes_or_hangs(group, hostile, limited, canaries):
         try:
             program = Program.read(attack.source)
         except BadProgram:
-            assert attack.ends is not None
             assert "program" in attack.ends, attack.name
             continue
         outcome = hostile.run(program, file, [port, "place:averhythe"], limited)

@@ -8,8 +8,7 @@ import pytest
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.training.data import Split, split
-from tests.trained.halls import halls
-from tests.trained.shop import build_shop, examples
+from tests.trained.shop import build_shop, examples, halls
 
 
 @pytest.fixture(scope="session")

@@ -4,18 +4,18 @@ Thirty themes have words of documents and words of questions. Two goods are of e
 them is noise. Only what has learned which words go together finds the answers.
 """
 
-import csv
 import json
 import random
 from pathlib import Path
 
-from kbnav.knowledge.skb.build import Options, build
-from kbnav.knowledge.skb.importers.tables import TableSource
+from kbnav.knowledge.skb.build import Options
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.training import data
 from kbnav.training.data import Example
+from tests.knowledge.skb.sources import csv_skb
 
 THEMES = 30
+HEAD = "source,relation,target"
 _SYLLABLES = ("ba", "do", "fi", "gu", "ka", "le", "mo", "nu", "pi", "ra", "so", "tu", "ve", "wi", "zo")
 ASKED = ("Which good is about {}?", "I look for something with {}.", "Name goods of {}.", "What has to do with {}?")
 
@@ -36,25 +36,16 @@ def good(theme: int, copy: int) -> str:
     return f"g{theme}-{copy}"
 
 
-def write_shop(folder: Path, more_edges: str = "") -> tuple[Path, Path]:
-    with (folder / "nodes.csv").open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["id", "type", "name", "description"])
-        for theme in range(THEMES):
-            for copy in range(2):
-                text = f"{DOCUMENT[2 * theme]} {DOCUMENT[2 * theme + 1]} for {copy + 1} coins"
-                rows.writerow([good(theme, copy), "good", f"item {theme} {copy}", text])
-        rows.writerows([f"m{number}", "maker", f"maker {number}", "makes goods"] for number in range(5))
-    edges = [f"{good(theme, copy)},made_by,m{theme % 5}" for theme in range(THEMES) for copy in range(2)]
-    (folder / "edges.csv").write_text("source,relation,target\n" + "\n".join(edges) + "\n" + more_edges)
-    return folder / "nodes.csv", folder / "edges.csv"
-
-
 def build_shop(folder: Path, name: str = "shop", more_edges: str = "") -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    nodes, edges = write_shop(folder, more_edges)
-    build(TableSource([nodes], [edges]), folder / f"{name}.skb", Options(sparql=False))
-    return folder / f"{name}.skb"
+    nodes, edges = ["id,type,name,description"], [HEAD]
+    for theme in range(THEMES):
+        for copy in range(2):
+            text = f"{DOCUMENT[2 * theme]} {DOCUMENT[2 * theme + 1]} for {copy + 1} coins"
+            nodes.append(f"{good(theme, copy)},good,item {theme} {copy},{text}")
+            edges.append(f"{good(theme, copy)},made_by,m{theme % 5}")
+    nodes += [f"m{number},maker,maker {number},makes goods" for number in range(5)]
+    tables = "\n".join([*nodes, ""]), "\n".join([*edges, more_edges])
+    return csv_skb(folder, *tables, name, Options(sparql=False))
 
 
 def questions(forms: range) -> list[tuple[str, str, tuple[str, str]]]:
@@ -79,3 +70,32 @@ def write_questions(path: Path, answers: tuple[str, ...] | None = None) -> Path:
     ]
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+DOORS = ("red door", "blue door", "green door")
+ROOMS = 60
+
+
+def names() -> list[str]:
+    chance = random.Random(5)
+    found: dict[str, None] = {}
+    while len(found) < ROOMS:
+        found["".join(chance.choices("bdfgklmnprstvz", k=1)[0] + chance.choice("aeiou") for _ in range(4))] = None
+    return list(found)
+
+
+def halls(folder: Path) -> Path:
+    """Each room has a door of every colour to a room; behind each is a shelf that holds one thing."""
+    rooms = names()
+    nodes = [
+        f"r{number},room,{name},a room with a red door a blue door and a green door"
+        for number, name in enumerate(rooms)
+    ]
+    edges = []
+    for number in range(ROOMS):
+        for place, door in enumerate(DOORS):
+            thing = f"t{number}-{place}"
+            nodes.append(f"{thing},thing,thing,held by {rooms[number]}")
+            edges.append(f"r{number},{door},{thing}")
+    tables = ("\n".join([head, *rows, ""]) for head, rows in (("id,type,name,description", nodes), (HEAD, edges)))
+    return csv_skb(folder, *tables, "halls", Options(sparql=False))

@@ -3,7 +3,6 @@
 import io
 import json
 import threading
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -189,24 +188,18 @@ def length(number: int, unit: str = "Q11573") -> str:
     )
 
 
-@pytest.fixture(scope="module")
-def lengths(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
-    """Four metres and one foot."""
-    facts = LENGTH + "".join(map(length, (1, 2, 3, 4))) + length(5, "Q3710")
-    with mirror_of(facts, tmp_path_factory.mktemp("lengths")) as kb:
-        yield kb
-
-
 def kinds(kb: KnowledgeBase, home: Path, query: str) -> list[tuple[str, str]]:
     model = ScriptedModel(replies=[says(("execute_query", {"query": query})), says(("finish", {"answer": "It."}))])
     run = ask(spinach_with(model, None, kb, Settings(home=home, model="s", language="en")), "Which is it?")
     return [(doubt.kind, doubt.about) for doubt in run.outcome.doubts if doubt.kind != "copy"]
 
 
-def test_a_doubt_is_raised_where_units_are_mixed_and_none_where_they_are_not(lengths, tmp_path):
-    ((kind, about),) = kinds(lengths, tmp_path, LONGEST)
-    assert (kind, sorted(about.split(", "))) == ("units", ["Q11573", "Q3710"])
-    assert kinds(lengths, tmp_path, SAME) == []  # of two and three, both in metres
+def test_a_doubt_is_raised_where_units_are_mixed_and_none_where_they_are_not(tmp_path):
+    facts = LENGTH + "".join(map(length, (1, 2, 3, 4))) + length(5, "Q3710")  # four metres and one foot
+    with mirror_of(facts, tmp_path) as kb:
+        ((kind, about),) = kinds(kb, tmp_path, LONGEST)
+        assert (kind, sorted(about.split(", "))) == ("units", ["Q11573", "Q3710"])
+        assert kinds(kb, tmp_path, SAME) == []  # of two and three, both in metres
 
 
 def test_a_doubt_is_raised_where_one_thing_has_several_of_what_is_compared(tmp_path):

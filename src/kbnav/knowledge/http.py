@@ -1,6 +1,6 @@
 """All HTTP of knowledge bases: who asks, limits, retries, time, size, redirects, secrets, cancellation, a cache.
 
-Every request is sent by ``requests``, whose import takes a while.
+Every request is sent by ``requests``; one of SPARQL is made by SPARQLWrapper. Importing this takes a while.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -216,7 +216,9 @@ class HttpClient:
 
     def _send(self, request: Request) -> Reply:
         is_query, timeout = request.service == "sparql", self._timeout(request)
-        made, host = self._made(request), host_of(request.url)
+        method = "GET" if request.url in self._get_only else request.method
+        made = _sparql_request(request, method, self._authorization) if is_query else self._api_request(request)
+        host = host_of(request.url)
         try:
             with closed_with_the_run() as connections:
                 with send(self._session, made, timeout) as response:
@@ -234,15 +236,30 @@ class HttpClient:
         headers = {name.lower(): value for name, value in response.headers.items()}
         return Reply(response.status_code, body, headers, request.url)
 
-    def _made(self, request: Request) -> requests.Request:
+    def _api_request(self, request: Request) -> requests.Request:
         headers = {"Accept": request.accept}
-        if request.service == "sparql" and self._authorization:
-            headers["Authorization"] = self._authorization
-        elif self._api_token and request.service == "api" and origin(request.url) == origin(self._api):
+        if self._api_token and request.service == "api" and origin(request.url) == origin(self._api):
             headers["Authorization"] = f"Bearer {self._api_token}"
-        method = "GET" if request.url in self._get_only else request.method
-        fields = {"params" if method == "GET" else "data": dict(request.params)}
-        return requests.Request(method, request.url, headers, **fields)
+        return _request(request.method, request.url, headers, dict(request.params))
+
+
+def _sparql_request(request: Request, method: str, authorization: str) -> requests.Request:
+    from SPARQLWrapper import SPARQLWrapper  # loads rdflib
+
+    wrapper = SPARQLWrapper(request.url)
+    wrapper.setMethod(method)
+    wrapper.setQuery(request.params["query"])
+    for name in request.params.keys() - {"query"}:
+        wrapper.addParameter(name, request.params[name])
+    wrapper.addCustomHttpHeader("Accept", request.accept)
+    if authorization:
+        wrapper.addCustomHttpHeader("Authorization", authorization)
+    fields = {**wrapper.parameters, "query": wrapper.queryString}
+    return _request(wrapper.method, wrapper.endpoint, wrapper.customHttpHeaders, fields)
+
+
+def _request(method: str, url: str, headers: Mapping[str, str], fields: Mapping[str, Any]) -> requests.Request:
+    return requests.Request(method, url, headers, **{"params" if method == "GET" else "data": fields})
 
 
 def send(session: requests.Session, request: requests.Request, timeout: float) -> requests.Response:

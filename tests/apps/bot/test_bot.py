@@ -136,7 +136,6 @@ def test_an_edit_conflict_is_found_and_the_page_read_again(scene):
     bot = scene.bot()
     (page,) = bot._wiki.read(TALK)
     scene.bob.add(TALK, "\n:Me, too. ~~~~")
-    assert page is not None
     assert bot._wiki.edit(page, page.text + "\n:Here at the same place.", "x") == (0, "")
     scene.tick(bot)
     text = scene.ann.text(TALK)

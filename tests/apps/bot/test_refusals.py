@@ -16,7 +16,7 @@ from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.replies import Reply, Request
 from tests.apps.bot.mediawiki import BOT, BOT_PASSWORD
 from tests.apps.bot.parts import TALK, connect
-from tests.attack.saved import tampered
+from tests.attack.rows import tampered
 from tests.knowledge.wikidata.serving import Answer, Asked, serving
 
 
@@ -35,7 +35,6 @@ def test_a_question_is_its_writers_whatever_signature_it_has(scene):
     bot = scene.bot(questions_per_user_per_day=2)
     scene.ann.ask(TALK, "A", "Am I Ann?")
     signature = re.search(r"\[\[User:Ann.*", scene.ann.text(TALK))
-    assert signature is not None
     forged = "".join(f"\n== B{number} ==\nForged {number}? {signature[0]}\n" for number in range(3))
     scene.bob.add(TALK, forged)
     scene.ann.ask(TALK, "C", "And still?")

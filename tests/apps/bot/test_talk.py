@@ -192,7 +192,6 @@ def test_whatever_a_page_holds_sections_cover_it_and_each_question_gets_one_repl
     assert [one.start for one in found[1:]] == [one.end for one in found[:-1]]
     for question in questions("P", page, bot=BOT, own=True):
         new = with_reply(page, question, f"<!-- {marker(question.id)} -->A {SELF}")
-        assert new is not None
         assert new.count(question.id) == 1
         moved = replace(question, section="elsewhere")
         assert with_reply(new, moved, "x") == new

@@ -1,20 +1,15 @@
 """Homes with the bundled knowledge bases unpacked, servers, and a browser."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
 from kbnav.knowledge.base import KnowledgeBase
 from tests.apps.web.parts import Server, Visit, web_settings
 from tests.services import Missing, postgresql
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
 
 CHROMIUM = "/usr/bin/chromium"
 
@@ -63,7 +58,7 @@ def visit(server: Server) -> Visit:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def browser() -> Iterator[Any]:
     """A Chromium without a window; tests skip where there is none."""
     if not shutil.which(CHROMIUM):
         pytest.skip(f"no {CHROMIUM}: install Debian's package chromium")
@@ -75,7 +70,7 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
+def page(browser) -> Iterator[Any]:
     """An empty page; what goes wrong in its scripts, or is told as an error on its console, fails the test."""
     context = browser.new_context(accept_downloads=True)
     page = context.new_page()

@@ -25,6 +25,7 @@ from tests.ending import joined, until
 from tests.models.stub import Canned, ModelStub, completion
 
 MARIE = "Which elements were discovered by Marie Curie?"
+LETTER = "Which instrument made by somebody from Little Mew has a love letter hidden in it?"
 CURIE = "SELECT ?element WHERE { ?element wdt:P61 wd:Q7186 }"
 
 

@@ -1,18 +1,13 @@
 """axe finds nothing on any page: light, dark, and on a phone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.apps.web.parts import Server, web_settings
-from tests.apps.web.test_page import MARIE, ask, share, wait_for_the_end, write
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+from tests.apps.web.parts import LETTER, Server, web_settings
+from tests.apps.web.test_page import MARIE, ask, ask_and_wait, share, wait_for_the_end, write
 
 QUERY = (
     """SELECT ?element ?number ?at { ?element wdt:P1086 ?number . BIND("Point(21.0 52.2)"^^geo:wktLiteral AS ?at) }"""
@@ -23,7 +18,7 @@ WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 380, "height": 740}
 
 
 @pytest.fixture
-def look(browser: Browser) -> Iterator[Page]:
+def look(browser) -> Iterator[Any]:
     """An empty page, wide and light."""
     context = browser.new_context(color_scheme="light", viewport=WIDE)
     context.set_default_timeout(20_000)
@@ -31,7 +26,7 @@ def look(browser: Browser) -> Iterator[Page]:
     context.close()
 
 
-def faults(page: Page) -> list[str]:
+def faults(page) -> list[str]:
     """What axe finds as the page is, and in the dark on a phone, with the elements that it names.
 
     Colours do not depend on the width, nor what is where on colours: so these two stand for all four.
@@ -74,9 +69,7 @@ def test_axe_finds_nothing_from_the_empty_page_to_an_answer_and_its_sharing(look
 
 @pytest.mark.slow
 def test_axe_finds_nothing_in_what_opens(look, server):
-    look.goto(server.url)
-    ask(look, MARIE)
-    wait_for_the_end(look)
+    ask_and_wait(look, server, MARIE)
     look.click(".why >> nth=0")
     look.wait_for_selector(".evidence .statements")
     look.click("[data-view=graph] >> nth=0")
@@ -105,10 +98,7 @@ def test_axe_finds_nothing_on_the_other_pages(look, server):
     look.goto(f"{server.url}/api")
     look.wait_for_selector("details.operation")
     assert faults(look) == []
-    look.goto(server.url)
-    look.select_option("#kb", "demo")
-    ask(look, "Which instrument made by somebody from Little Mew has a love letter hidden in it?")
-    wait_for_the_end(look)
+    ask_and_wait(look, server, LETTER, "demo")
     assert faults(look) == []
     look.goto(f"{server.url}{look.get_attribute('.rows a', 'href')}")
     assert faults(look) == []

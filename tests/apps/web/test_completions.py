@@ -8,7 +8,6 @@ import pytest
 
 from kbnav.apps.web.service import systems_for
 from kbnav.errors import UsageError
-from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.retrieval.base import build_retriever
 from kbnav.settings.model import Settings
 from tests.apps.web.parts import MARIE, Explorer, Server, Visit, web_settings
@@ -216,7 +215,6 @@ def test_frozen_programs_answer_on_the_server_and_one_that_fails_says_so(demo_kb
     """The program of birds turns the first stage's ranking round; that of apples fails, so that it stands."""
     folder = fresh_home / "programs"
     settings = Settings(kb="demo", home=fresh_home)
-    assert isinstance(demo_kb, SkbKB)
     frozen_programs(demo_kb, folder, FAILS, LAST)
     chosen = {"web_systems": ("agent-retriever",), "options": {"trained": str(folder)}}
     with Server(web_settings(fresh_home, "demo", **chosen)) as server:

@@ -1,20 +1,11 @@
 """Looking around in an SKB on the page, in a real browser: from an answer to what made it one, and on from there."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from kbnav.knowledge.base import KnowledgeBase
-from tests.apps.web.parts import Server
+from tests.apps.web.parts import LETTER, Server
 from tests.apps.web.test_accessibility import faults, look  # noqa: F401 - a fixture
-from tests.apps.web.test_page import ask, wait_for_the_end
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-LETTER = "Which instrument made by somebody from Little Mew has a love letter hidden in it?"
+from tests.apps.web.test_page import ask_and_wait
 
 
 def count(kb: KnowledgeBase, where: str) -> int:
@@ -24,10 +15,7 @@ def count(kb: KnowledgeBase, where: str) -> int:
 
 
 def test_from_an_answer_to_its_node_and_on_along_its_relations(page, server):
-    page.goto(server.url)
-    page.select_option("#kb", "demo")
-    ask(page, LETTER)
-    wait_for_the_end(page)
+    ask_and_wait(page, server, LETTER, "demo")
     with page.expect_popup() as opened:
         page.click(".rows a >> nth=0")
     node = opened.value
@@ -76,11 +64,8 @@ def test_what_is_not_there_is_told(visit):
 
 
 @pytest.mark.slow
-def test_axe_finds_nothing_wherever_one_looks(look: Page, server: Server):  # noqa: F811 - the fixture
-    look.goto(server.url)
-    look.select_option("#kb", "demo")
-    ask(look, LETTER)
-    wait_for_the_end(look)
+def test_axe_finds_nothing_wherever_one_looks(look, server: Server):  # noqa: F811 - the fixture
+    ask_and_wait(look, server, LETTER, "demo")
     look.context.set_extra_http_headers({"Accept-Language": "fr"})
     node = look.get_attribute(".rows a", "href")
     others = {1280: "/explore/demo", 380: "/explore/demo/neighbors?node=place:averhythe&relation=^born_in"}

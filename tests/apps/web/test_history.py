@@ -1,9 +1,6 @@
 """Queries in the editor, and the sessions and queries of before."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import pytest
@@ -13,9 +10,6 @@ from kbnav.apps.bot.wikitext import escape
 from tests.apps.web.parts import MARIE, Explorer, Server, Visit, web_settings
 from tests.apps.web.test_page import ask, ask_and_wait, menu, open_query, wait_for_the_end, write, written
 from tests.ending import until
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
 
 NOTHING = "SELECT ?x { wd:Q7186 wdt:P61 ?x }"
 LONG = "Which elements were discovered by Marie Curie, and which others did somebody of her family discover? " * 30
@@ -62,9 +56,7 @@ def test_a_session_is_found_by_what_was_said_and_a_shared_follow_up_says_whom_it
 
 def test_what_was_deleted_is_fetched_back_or_goes_when_the_page_is_left(page, server, fresh_home):
     with Server(web_settings(fresh_home)) as own:
-        page.goto(own.url)
-        ask(page, MARIE)
-        wait_for_the_end(page)
+        ask_and_wait(page, own, MARIE)
         page.wait_for_selector("#sessions li time")
         session = page.url.rpartition("/")[2]
         menu(page, MARIE)
@@ -223,14 +215,14 @@ NUMBERS = "SELECT ?element ?number { ?element wdt:P1086 ?number }"
 
 
 @pytest.fixture
-def answered(page: Page, server: Server) -> Page:
+def answered(page, server: Server):
     """A page with an answer, its query in the editor."""
     ask_and_wait(page, server, MARIE)
     open_query(page)
     return page
 
 
-def take_completion(page: Page, text: str) -> None:
+def take_completion(page, text: str) -> None:
     """Press Enter once the selected completion has this text: CodeMirror takes it for a line break while the list is
     being looked up again, and for the first 75 ms of a list."""
     page.wait_for_selector(

@@ -173,7 +173,6 @@ def test_one_user_has_no_more_than_a_share_and_one_knowledge_base_neither():
     assert [line.join("b", "x") and line.begin() is not None for _ in range(2)] == [True, False]
     assert line.join("b", "y")
     begun = line.begin()
-    assert begun is not None
     assert (begun.owner, begun.kb) == ("b", "y")
 
 

@@ -1,7 +1,5 @@
 """The page in a browser: asked, waited for, read, shared."""
 
-from __future__ import annotations
-
 import csv
 import re
 import threading
@@ -9,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,48 +18,47 @@ from tests.ending import running
 from tests.knowledge.endpoint.served import serving
 from tests.models.stub import Canned, ModelStub, streamed
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
 
-
-def menu(page: Page, title: str) -> None:
+def menu(page, title: str) -> None:
     """Open the menu of a session."""
     page.click(f"#sessions li:has-text('{title}') .menu > summary")
 
 
-def ask(page: Page, question: str) -> None:
+def ask(page, question: str) -> None:
     page.fill("#question", question)
     page.press("#question", "Enter")
 
 
-def wait_for_the_end(page: Page, run: int = 0) -> None:
+def wait_for_the_end(page, run: int = 0) -> None:
     """Until a run is answered, and its rows and its editor are there."""
     there = """number => { const run = document.querySelectorAll(".run:not(.typed)")[number];
       return run?.querySelector(".foot") && !run.querySelector("[aria-busy=true]"); }"""
     page.wait_for_function(there, arg=run)
 
 
-def ask_and_wait(page: Page, server: Server, question: str) -> None:
+def ask_and_wait(page, server: Server, question: str, kb: str = "") -> None:
     """Ask the first question of a session, until it is answered."""
     page.goto(server.url)
+    if kb:
+        page.select_option("#kb", kb)
     ask(page, question)
     wait_for_the_end(page)
 
 
-def open_steps(page: Page) -> None:
+def open_steps(page) -> None:
     """Steps that came too fast to be read are open."""
     if page.get_attribute(".steps >> nth=0", "open") is None:
         page.click(".steps summary >> nth=0")
 
 
-def open_query(page: Page) -> None:
+def open_query(page) -> None:
     """Open the first answer's query; its editor is loaded then."""
     if page.get_attribute(".sparql >> nth=0", "open") is None:
         page.click(".sparql > summary >> nth=0")
     page.wait_for_selector(".cm-content")
 
 
-def write(page: Page, query: str) -> None:
+def write(page, query: str) -> None:
     """Put a query into the editor in place of the one that is there."""
     open_query(page)
     page.click(".cm-content")
@@ -70,12 +67,12 @@ def write(page: Page, query: str) -> None:
     page.keyboard.insert_text(query)
 
 
-def written(page: Page) -> str:
+def written(page) -> str:
     """The query in the editor."""
     return "\n".join(page.locator(".cm-line").all_inner_texts())
 
 
-def share(page: Page) -> str:
+def share(page) -> str:
     """Share the first answer, which is told before it is done; the address."""
     page.click(".foot >> text=Share >> nth=0")
     assert "Anybody who has the link" in page.inner_text(".share")

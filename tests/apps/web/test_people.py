@@ -15,7 +15,7 @@ from kbnav.apps.web.routes.explore import router as explore
 from kbnav.apps.web.server import small_app
 from kbnav.apps.web.service import open_service
 from kbnav.errors import UnknownId, UsageError
-from kbnav.evaluation.datasets import load_file
+from kbnav.evaluation.datasets import Dataset, load_file
 from kbnav.evaluation.human_evaluation import (
     ASPECTS,
     Rating,
@@ -28,9 +28,9 @@ from kbnav.evaluation.human_evaluation import (
 )
 from kbnav.knowledge.skb.exploring import Explorer
 from kbnav.runs.journal import read_journal
-from tests.apps.parts import Cli
 from tests.apps.web.parts import Served, web_settings
 from tests.apps.web.test_accessibility import faults, look  # noqa: F401 - a fixture
+from tests.knowledge.skb.sources import write_jsonl
 
 LETTER = "What string thing with uneven holes hides a letter of love?"
 PUBLISHED = {  # of how many people, and how many rated above the middle and at it or above: STaRK's Table 5
@@ -58,7 +58,7 @@ def collecting(web_home: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
                 yield server.url, out
 
 
-def test_somebody_writes_a_question_and_the_harness_asks_it(page, collecting, web_home, tmp_path, monkeypatch, capsys):
+def test_somebody_writes_a_question_and_the_harness_asks_it(page, collecting, kbnav, web_home, tmp_path, monkeypatch):
     url, out = collecting
     page.goto(url)
     page.fill("#name", "Ada L.")
@@ -95,11 +95,9 @@ def test_somebody_writes_a_question_and_the_harness_asks_it(page, collecting, we
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", question.meta["when"])
     monkeypatch.setenv("KBNAV_HOME", str(web_home))
     monkeypatch.chdir(tmp_path)
-    kbnav = Cli(monkeypatch, capsys)
-    assert kbnav("eval", "run", str(out), "--kb", "demo", "--system", "bm25", "--out", "run")[0] == 0
-    code, report, _ = kbnav("eval", "report", "run")
-    head = report.split("| Run ")[1].splitlines()[0]
-    assert (code, "Hit@1" in head and "Hit@5" in head and "MRR" in head) == (0, True)
+    kbnav.out("eval", "run", str(out), "--kb", "demo", "--system", "bm25", "--out", "run")
+    head = kbnav.out("eval", "report", "run").split("| Run ")[1].splitlines()[0]
+    assert all(one in head for one in ("Hit@1", "Hit@5", "MRR"))
     assert "Recall@20" not in head  # Table 8: people's questions may have more answers than that
 
 
@@ -123,9 +121,8 @@ def test_axe_finds_nothing_where_questions_are_written_and_judged(
     look.wait_for_selector(".fits")
     assert look.viewport_size["width"] < 400 or faults(look) == []
     assert look.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    datasets = [load_file("jsonl", path) for path in sets]
     with (
-        open_judging(tmp_path / "ratings.jsonl", datasets, count=10, seed=0) as judging,
+        open_judging(tmp_path / "ratings.jsonl", sets, count=10, seed=0) as judging,
         Served(small_app(web_settings(tmp_path), [judge], judging=judging)) as server,
     ):
         look.goto(server.url)  # the name is known: it is the same host
@@ -195,21 +192,22 @@ def test_the_rates_are_those_of_table_5():
     assert [(row.people, *row.rates.values()) for row in twice] == [(1, (1.0, 1.0), (1.0, 1.0), (0.0, 1.0))]
 
 
+def dataset(file: Path, questions: list[str]) -> Dataset:
+    write_jsonl(file, [{"id": str(n), "question": text} for n, text in enumerate(questions)])
+    return load_file("jsonl", file)
+
+
 @pytest.fixture
-def sets(tmp_path: Path) -> list[Path]:
+def sets(tmp_path: Path) -> list[Dataset]:
     """Two sets of questions, of people and made."""
-    people = [f"Which ship sank {n} times?" for n in range(12)]
-    made = [f"<b>Item {n}</b> of what?" for n in range(3)]
-    for name, texts in (("shop-human", people), ("shop", made)):
-        lines = [json.dumps({"id": str(n), "question": text}) + "\n" for n, text in enumerate(texts)]
-        (tmp_path / f"{name}.jsonl").write_text("".join(lines))
-    return [tmp_path / "shop-human.jsonl", tmp_path / "shop.jsonl"]
+    people = dataset(tmp_path / "shop-human.jsonl", [f"Which ship sank {n} times?" for n in range(12)])
+    return [people, dataset(tmp_path / "shop.jsonl", [f"<b>Item {n}</b> of what?" for n in range(3)])]
 
 
-def test_people_rate_a_sample_of_each_set_and_the_command_prints_the_rates(page, sets, tmp_path, monkeypatch, capsys):
-    datasets, out = [load_file("jsonl", path) for path in sets], tmp_path / "ratings.jsonl"
+def test_people_rate_a_sample_of_each_set_and_the_command_prints_the_rates(page, sets, tmp_path, kbnav):
+    out = tmp_path / "ratings.jsonl"
     with (
-        open_judging(out, datasets, count=10, seed=0) as judging,
+        open_judging(out, sets, count=10, seed=0) as judging,
         Served(small_app(web_settings(tmp_path), [judge], judging=judging)) as server,
     ):
         page.goto(server.url)
@@ -232,11 +230,10 @@ def test_people_rate_a_sample_of_each_set_and_the_command_prints_the_rates(page,
     assert {(one.dataset, one.naturalness, len(one.questions)) for one in read_journal(out, Rating)} == {
         *(("shop", 2, 3), ("shop-human", 4, 10))
     }
-    kbnav = Cli(monkeypatch, capsys)
-    code, printed, _ = kbnav("eval", "judge", "--rates", "--out", str(out))
-    assert (code, "| shop-human | 1 | 100.0 / 100.0 | 100.0 / 100.0 | 100.0 / 100.0 |" in printed) == (0, True)
+    printed = kbnav.out("eval", "judge", "--rates", "--out", str(out))
+    assert "| shop-human | 1 | 100.0 / 100.0 | 100.0 / 100.0 | 100.0 / 100.0 |" in printed
     assert printed.splitlines()[-1] == "| Average | 1 | 50.0 / 50.0 | 50.0 / 50.0 | 50.0 / 50.0 |"
-    _, printed, _ = kbnav("eval", "judge", "--rates", "--json", "--out", str(out))
+    printed = kbnav.out("eval", "judge", "--rates", "--json", "--out", str(out))
     told = {row["dataset"]: row["rates"]["diversity"]["positive"] for row in json.loads(printed)}
     assert told == {"shop": 0.0, "shop-human": 1.0, "Average": 0.5}
     assert kbnav("eval", "judge", "--out", str(out))[0] == 2
@@ -253,11 +250,7 @@ def test_pairs_are_alike_and_each_question_is_in_one(tmp_path):
         "Show me papers on separability by Seung Hyeok Kye",
         "My joints have pain, and I think about what my blood does, what is a thing that helps against all this?",
     ]
-    for name, texts in (("p-human", people), ("m", made)):
-        lines = [json.dumps({"id": str(n), "question": text}) + "\n" for n, text in enumerate(texts)]
-        (tmp_path / f"{name}.jsonl").write_text("".join(lines))
-    human, machine = (load_file("jsonl", tmp_path / f"{name}.jsonl") for name in ("p-human", "m"))
-    found = compare_questions(human, machine, 2)
+    found = compare_questions(dataset(tmp_path / "p-human.jsonl", people), dataset(tmp_path / "m.jsonl", made), 2)
     assert [(one.human, one.made) for one in found] == list(zip(people, made, strict=True))
     assert [one.kind.split()[0] for one in found] == ["short", "names", "long,"]
     assert likeness("a b c d", "a b x y") == pytest.approx(2 / 6)

@@ -126,17 +126,13 @@ def test_nothing_is_left_of_a_run_that_is_asked_or_ends_while_its_session_is_del
             other = threads.submit(slow.end, "run-1", "w", "done", {"text": "", "run": "saved"})
         assert paused.waiting.wait(60)
         deleted = threads.submit(store.delete_session, session)
-        until(lambda: deleted.done() or one_waits(PostgresDatabase(one)))
+        waiting = "SELECT pid FROM pg_locks WHERE NOT granted"  # one transaction for another
+        until(lambda: deleted.done() or PostgresDatabase(one).run(waiting))
         paused.go_on.set()
         assert other.result(60)  # it was taken as the first; it ended: its last event
         deleted.result(60)
         assert store.run("run-1") is None
         assert store.events("run-1") == []
-
-
-def one_waits(database: PostgresDatabase) -> bool:
-    """Whether a transaction waits for another."""
-    return bool(database.run("SELECT pid FROM pg_locks WHERE NOT granted"))
 
 
 @pytest.mark.slow
@@ -190,10 +186,8 @@ def test_a_session_goes_on_from_what_was_written_last_whatever_the_servers_clock
             parent = sessions.put(parent, checkpoint, {}, {})  # type: ignore[arg-type]
         for again in (sessions, shared_sessions(pool, serializer())):
             last = again.get_tuple({"configurable": {"thread_id": "s"}})
-            assert last is not None
             assert last.checkpoint["ts"] == "third"
         first = sessions.get_tuple({"configurable": {"thread_id": "s", "checkpoint_id": checkpoint["id"]}})
-        assert first is not None
         assert first.checkpoint["ts"] == "third"
 
 

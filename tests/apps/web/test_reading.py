@@ -42,10 +42,7 @@ def test_a_question_that_leads_to_nothing_is_followed_by_the_three_nearest(page,
 
 
 def test_other_ways_to_answer_need_nothing_that_is_not_there(page, server):
-    page.goto(server.url)
-    page.select_option("#kb", "demo")
-    ask(page, "Which person was born in Little Mew?")
-    wait_for_the_end(page)
+    ask_and_wait(page, server, "Which person was born in Little Mew?", "demo")
     others = [one.partition(" ")[0].rstrip(":") for one in page.locator(".other option").all_text_contents()]
     assert others == ["Answer", "bm25", "vss", "multi-vss", "prf", "graph-rank"]
 

@@ -1,9 +1,7 @@
 """Results in a browser: their views, and how values are written."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -13,15 +11,10 @@ from tests.apps.web.parts import MARIE, Explorer, Server, web_settings
 from tests.apps.web.test_page import ask, ask_and_wait, open_query, share, wait_for_the_end, write
 from tests.ending import until
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from playwright.sync_api import Page
-
 FIRST_LOAD = 100_000
 
 
-def paste(page: Page, url: str, columns: str, rows: list[str], view: str = "") -> None:
+def paste(page, url: str, columns: str, rows: list[str], view: str = "") -> None:
     """Paste a query that gives these rows into the question, and wait for its result."""
     values = " ".join(f"({row})" for row in rows)
     page.goto(url)
@@ -309,14 +302,14 @@ def test_a_single_value_stands_alone_and_no_word_of_the_machinery_is_shown(page,
 
 
 @pytest.fixture
-def answered(page: Page, server: Server) -> Page:
+def answered(page, server: Server):
     """A page with an answer, whose query can be changed."""
     ask_and_wait(page, server, MARIE)
     open_query(page)
     return page
 
 
-def run(page: Page, columns: str, *rows: str) -> None:
+def run(page, columns: str, *rows: str) -> None:
     """Run a query that gives these rows."""
     values = " ".join(f"({row})" for row in rows)
     write(page, f"SELECT {columns} {{ VALUES ({columns}) {{ {values} }} }}")

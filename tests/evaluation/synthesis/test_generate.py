@@ -185,8 +185,7 @@ def test_the_command(tmp_path, kbnav):
     (tmp_path / "own.toml").write_text('[types.thing]\nfields = ["note"]\n')
     kb, out = str(tmp_path / "small.skb"), tmp_path / "made" / "q.jsonl"
     given = ("eval", "synthesize", "--kb", kb, "--wording", str(tmp_path / "own.toml"), "--count", "5", "--val", "2")
-    said = kbnav.out(*given, "--out", str(out))
-    assert "7 kept: 5 test, 2 val" in said
+    assert "7 kept: 5 test, 2 val" in kbnav.out(*given, "--out", str(out))
     first = out.read_bytes()
     kbnav(*given, "--out", str(out))
     assert out.read_bytes() == first
@@ -247,36 +246,7 @@ def test_starks_templates_are_all_there_and_fit_its_schemas():
             check_template(template, STARK_SCHEMAS[name])
 
 
-PRIME = """
-effect/phenotype [phenotype absent] disease & drug [!indication] disease
-drug [contraindication] disease & gene/protein [associated with] disease
-anatomy [expression present] gene/protein & anatomy [expression absent] gene/protein
-anatomy [expression absent] gene/protein & anatomy [expression absent] gene/protein
-drug [carrier] gene/protein & drug [carrier] gene/protein
-anatomy [expression present] gene/protein [target] drug
-drug [side effect] effect/phenotype [side effect] drug
-drug [carrier] gene/protein [carrier] drug
-anatomy [expression present] gene/protein [enzyme] drug
-cellular_component [interacts with] gene/protein [carrier] drug
-molecular_function [interacts with] gene/protein [target] drug
-effect/phenotype [side effect] drug [synergistic interaction] drug
-disease [indication] drug [contraindication] disease
-disease [parent-child] disease [phenotype present] effect/phenotype
-gene/protein [transporter] drug [side effect] effect/phenotype
-drug [transporter] gene/protein [interacts with] exposure
-pathway [interacts with] gene/protein [ppi] gene/protein
-drug [synergistic interaction] drug [transporter] gene/protein
-biological_process [interacts with] gene/protein [interacts with] biological_process
-effect/phenotype [associated with] gene/protein [interacts with] biological_process
-drug [transporter] gene/protein [expression present] anatomy
-drug [target] gene/protein [interacts with] cellular_component
-biological_process [interacts with] gene/protein [expression absent] anatomy
-effect/phenotype [associated with] gene/protein [expression absent] anatomy
-drug [indication] disease [indication] drug & drug [synergistic interaction] drug
-pathway [interacts with] gene/protein [interacts with] pathway & pathway [parent-child] pathway
-gene/protein [associated with] disease [associated with] gene/protein & gene/protein [ppi] gene/protein
-gene/protein [associated with] effect/phenotype [associated with] gene/protein & gene/protein [ppi] gene/protein
-"""
+PRIME = Path(__file__).with_name("prime_metapaths.txt").read_text(encoding="utf-8")
 
 
 def test_primes_templates_are_the_papers_metapaths():
@@ -290,7 +260,7 @@ def test_primes_templates_are_the_papers_metapaths():
         )
 
     templates = load_words(Wording, "stark-prime").templates
-    assert [metapath(text) for text in templates] == PRIME.strip().splitlines()
+    assert [metapath(text) for text in templates] == PRIME.splitlines()
     assert ["same" in text for text in templates] == [False] * 24 + [True] * 4
 
 
@@ -316,10 +286,6 @@ def test_a_wording_that_is_none_is_refused(tmp_path):
         load_words(Wording, str(tmp_path / "own.toml"))
 
 
-def thesaurus(*groups: str) -> Thesaurus:
-    return Thesaurus(groups, lambda text: [text.removesuffix("s").removesuffix("ing")])
-
-
 @pytest.mark.parametrize(
     ("phrase", "expected", "how"),
     [
@@ -333,7 +299,8 @@ def thesaurus(*groups: str) -> Thesaurus:
     ],
 )
 def test_rewording(phrase, expected, how):
-    found = reword(phrase, thesaurus("vessel container"), random.Random(0))
+    words = Thesaurus(("vessel container",), lambda text: [text.removesuffix("s").removesuffix("ing")])
+    found = reword(phrase, words, random.Random(0))
     assert (found.text, found.how) == (expected, how)
 
 
@@ -448,8 +415,7 @@ def test_the_command_writes_both(tmp_path, kbnav):
     own(tmp_path)
     given = ("eval", "synthesize", "--kb", str(tmp_path / "small.skb"), "--wording", str(tmp_path / "words.toml"))
     given += ("--count", "1", "--seed", "2", "--out", str(tmp_path / "q.jsonl"))
-    said = kbnav.out(*given, "--reworded", str(tmp_path / "own.toml"))
-    assert "q-reworded.jsonl" in said
+    assert "q-reworded.jsonl" in kbnav.out(*given, "--reworded", str(tmp_path / "own.toml"))
     plain, reworded = (load_file("jsonl", tmp_path / name).questions for name in ("q.jsonl", "q-reworded.jsonl"))
     assert [one.id for one in plain] == [one.id for one in reworded]
     assert [one.nodes for one in plain] == [one.nodes for one in reworded]

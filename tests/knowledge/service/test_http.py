@@ -348,7 +348,6 @@ def test_no_address_leads_to_another_place(pair, location):
 
 def test_credentials_stay_with_a_redirect_within_the_place(pair):
     reply = pair.ask("/moved?x=1")
-    assert reply is not None
     assert reply.body == b"here"
     assert [asked.headers.get("authorization") for asked in pair.own.asked] == [TOKEN, TOKEN]
 

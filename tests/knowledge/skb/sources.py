@@ -1,4 +1,4 @@
-"""Tables to build small SKBs from."""
+"""Tables to build small SKBs from, and what was built of them."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -39,3 +39,23 @@ def small_skb(
     chosen = {"vectors": encoder is not None, "sparql": False, **options}
     build(source, folder / "small.skb", Options(encoder=encoder, **chosen))
     return SKB.open(folder / "small.skb", encoder)
+
+
+def csv_skb(
+    folder: Path, nodes: str, edges: str = "source,relation,target\n", name: str = "small", options: Options = BARE
+) -> Path:
+    """The folder of an SKB of nodes and edges that are given as CSV."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, text in (("n.csv", nodes), ("e.csv", edges)):
+        (folder / file).write_text(text, encoding="utf-8")
+    build(TableSource([folder / "n.csv"], [folder / "e.csv"]), folder / f"{name}.skb", options)
+    return folder / f"{name}.skb"
+
+
+def edges_of(skb: SKB) -> set[tuple[str, str, str]]:
+    """All edges, by the ids of their nodes and the name of their relation."""
+    return {
+        (skb.id(source), skb.relation_names[kind], skb.id(target))
+        for source in range(len(skb.nodes))
+        for target, kind in zip(*(column.tolist() for column in skb.graph.row(source)), strict=True)
+    }

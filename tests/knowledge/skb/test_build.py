@@ -35,7 +35,7 @@ from kbnav.knowledge.skb.search import search_both
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.vectors import WINDOW, Made, Window
 from tests.apps.parts import Cli
-from tests.knowledge.skb.sources import BARE, small, write_jsonl
+from tests.knowledge.skb.sources import BARE, edges_of, small, write_jsonl
 from tests.knowledge.skb.test_text import Letters
 
 
@@ -291,9 +291,6 @@ def told(path: Path, encoder: Encoder) -> dict[str, Any]:
     """What an SKB says, by whatever way it is asked."""
     query = "SELECT * { ?s ?p ?o }"
     with SKB.open(path, encoder) as skb, closing(SparqlStore(skb, timeout=20, memory_limit=1 << 30, size=1)) as triples:
-        assert skb.text is not None
-        assert skb.names is not None
-        assert skb.vectors is not None
         return {
             "nodes": list(zip(skb.nodes.ids, skb.nodes.names, skb.documents, strict=True)),
             "edges": [
@@ -374,7 +371,6 @@ def test_an_update_embeds_only_documents_that_changed_and_forgets_deleted_ones(t
     update(path, TableSource([write_jsonl(tmp_path / "changed.jsonl", changed)]), options)
     assert sorted(encoder.texts) == ["New", "Node 2\ntext: second"]  # n5 has another type, and the same text
     with SKB.open(path, encoder) as skb:
-        assert skb.vectors is not None
         assert len(skb.vectors.vectors) == 40
         for node in ("n2", "n5", "n39", "new"):
             number = skb.number(node)
@@ -424,7 +420,7 @@ def test_an_update_without_files_reads_those_of_the_build_again(tmp_path, kbnav)
     assert "name of product changes: 1 (1: Pump → Pump 2)" in kbnav("skb", "update", str(out))[2]
     with SKB.open(out) as skb:
         links = {("1", "supplier:Acme"), ("2", "supplier:Acme"), ("4", "supplier:Bolt")}
-        assert edges(skb) == {(one, "supplier", by) for one, by in links}
+        assert edges_of(skb) == {(one, "supplier", by) for one, by in links}
         assert "9" in skb.nodes.ids  # the record of the earlier update is not lost
     assert ran(kbnav, "skb", "update", out, "--dry-run") == "nothing changes\n"
     (tmp_path / "more.csv").write_text("id,name,type,price\n9,Hose,product,\n1,,,5\n2,,,\n")
@@ -464,7 +460,7 @@ def test_an_updated_edge_column_leads_to_its_new_values_alone_and_other_edges_st
     shop(tmp_path, "id;supplier\n1;Coyote\n3;\n1;Dash\n")
     ran(kbnav, "skb", "update", out, "--tables", toml)
     with SKB.open(out) as skb:
-        links = {(source, target) for source, _, target in edges(skb)}
+        links = {(source, target) for source, _, target in edges_of(skb)}
     assert links == {*(("1", f"supplier:{one}") for one in suppliers), ("2", "supplier:Bolt"), ("1", "2")}
 
 
@@ -480,7 +476,7 @@ def test_an_update_takes_new_files_in_as_the_build_took_those_before(tmp_path, k
     (tmp_path / "pumps-2.csv").write_text("name,supplier,sku\nPump XL,Coyote,1\n")
     ran(kbnav, "skb", "update", out)
     with SKB.open(out) as skb:
-        assert edges(skb) == {("1", "supplier", "supplier:Coyote"), ("2", "supplier", "supplier:Bolt")}
+        assert edges_of(skb) == {("1", "supplier", "supplier:Coyote"), ("2", "supplier", "supplier:Bolt")}
         assert {reason: one.count for reason, one in skb.meta.dropped.items()} == {
             "node id given twice": 1, "node without an id": 1,
         }  # fmt: skip
@@ -518,7 +514,6 @@ def test_an_update_embeds_with_lsa_takes_the_row_of_one_id_that_the_build_took_a
     with SKB.open(out) as skb:
         told = [skb.documents[skb.number(node)].get("price") for node in ("a1", "a2", "a3", "a4")]
         assert told == [None, 2.5, 7, 4.5]
-        assert skb.vectors is not None
         assert skb.vectors.vectors.shape[0] == 29
 
 
@@ -561,16 +556,8 @@ ADJECTIVE = """\
 
 def built(folder: Path) -> SKB:
     source = TableSource([folder / "nodes.jsonl.gz"], [folder / "edges.tsv.gz"])
-    build(source, folder / "e.skb", Options(text=False, vectors=False, sparql=False))
+    build(source, folder / "e.skb", BARE)
     return SKB.open(folder / "e.skb")
-
-
-def edges(skb: SKB) -> set[tuple[str, str, str]]:
-    return {
-        (skb.id(source), skb.relation_names[kind], skb.id(target))
-        for source in range(len(skb.nodes))
-        for target, kind in zip(*(column.tolist() for column in skb.graph.row(source)), strict=True)
-    }
 
 
 def wordnet(folder: Path) -> Path:
@@ -588,7 +575,7 @@ def test_synsets_are_nodes_and_pointers_are_edges_between_them(tmp_path):
         assert skb.documents[made]["definition"] == "made"
         assert skb.documents[made]["examples"] == ["a fine one", "an old one"]
         assert (skb.name(skb.number("a00000004")), skb.type(skb.number("a00000004"))) == ("fine", "adjective")
-        assert edges(skb) == {
+        assert edges_of(skb) == {
             ("n00000001", "hypernym", "n00000002"),
             ("n00000001", "derivationally related form", "v00000003"),
             ("v00000003", "derivationally related form", "n00000001"),
@@ -668,7 +655,7 @@ def worker(texts: Texts, load: Callable[[], Encoder] = Letters) -> Callable[[], 
 
 
 def test_a_worker_without_memory_or_without_the_folder_says_so_in_a_line(tmp_path):
-    meta = build(small(tmp_path), tmp_path / "s.skb", Options(text=False, vectors=False, sparql=False))
+    meta = build(small(tmp_path), tmp_path / "s.skb", BARE)
     texts = Texts(tmp_path / "s.skb", meta, relations=False)
     assert worker(texts)().nodes == 5
     with pytest.raises(ServiceError, match=r"too little memory: use fewer workers$"):

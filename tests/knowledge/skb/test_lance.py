@@ -90,13 +90,9 @@ def test_nodes_documents_and_edges_are_those_of_the_folder(local, lance):
 
 def test_texts_and_vectors_are_found_in_the_same_order_with_every_filter(local, lance, queries):
     for mine, its in ((local.text, lance.text), (local.vectors, lance.vectors)):
-        assert mine is not None
-        assert its is not None
         for query in queries:
             for given in filters(local):
                 assert its.search(query, **given) == mine.search(query, **given), (query, given)
-    assert local.vectors is not None
-    assert lance.vectors is not None
     nodes = np.array([3, 200, 3, 17])
     assert (lance.vectors.rows(nodes) == local.vectors.rows(nodes)).all()
     asked = local.vectors.embed(QUESTION)
@@ -114,8 +110,6 @@ def test_a_filter_finds_what_nine_hundred_others_stand_before_and_an_approximate
         write(skb, str(tmp_path / "tables"), approximate=True)
         with open_skb(str(tmp_path / "tables"), tmp_path) as lance:
             mine, its = skb.vectors, lance.vectors
-            assert mine is not None
-            assert its is not None
             assert not {node for node, _ in mine.search("reel of film", limit=900)} & {1_100, 1_101, 1_102}
             found = its.search("reel of film", limit=3, ranges=[skb.type_range("far")])
             assert found == mine.search("reel of film", limit=3, ranges=[skb.type_range("far")])
@@ -175,7 +169,6 @@ def test_another_copy_in_the_same_place_leaves_the_old_one_to_its_readers_and_a_
     assert reader.documents[4]["text"] == "first"
     with open_skb(place, tmp_path) as last:
         assert (last.meta.nodes, last.documents[3]["text"]) == (20, "second")
-        assert last.text is not None
         assert last.text.search("second node 19", limit=1)
     assert check(place, tmp_path) == []
 

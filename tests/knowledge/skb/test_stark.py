@@ -1,5 +1,6 @@
 """STaRK's saved files: read as they are, refused where they are hostile, rendered as STaRK renders them."""
 
+import hashlib
 import os
 import pickle
 import tempfile
@@ -25,10 +26,10 @@ from kbnav.knowledge.skb.schema import FORMAT, read_meta, write_meta
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.documents import BM25, BM25Options
 from kbnav.retrieval.expansion import Rerank, RerankOptions, structures
-from tests.retrieval.expand.conftest import CountingEncoder, Listening, Script
+from tests.retrieval.conftest import CountingEncoder, Listening, Script
 
 from .saved import Hostile, plain, save_pickle, save_stark, save_tensor, tensor_pickle
-from .sources import BARE
+from .sources import BARE, edges_of
 
 # Pickles and tensors
 
@@ -172,12 +173,7 @@ def test_prime_keeps_starks_numbers_as_ids_and_all_edges(prime):
     assert prime.type_names == ("disease", "gene/protein", "drug")
     names = [prime.nodes.names[prime.number(str(n))] for n in range(5)]
     assert names == ["PHYHIP", "Copper", "eczema", "acne", "GPANK1"]
-    found = {
-        (int(prime.id(source)), kind, int(prime.id(target)))
-        for source in range(5)
-        for target, kind in zip(*map(np.ndarray.tolist, prime.graph.row(source)), strict=True)
-    }
-    assert found == set(PRIME_EDGES)
+    assert edges_of(prime) == {(str(one), PRIME_RELATIONS[kind], str(other)) for one, kind, other in PRIME_EDGES}
     assert prime.nodes.aliases(prime.number("0")) == ("DYRK1AP3", "PAHX-AP")
 
 
@@ -450,8 +446,6 @@ def test_models_are_told_the_fields_that_are_rendered(built):
 
 
 def _hash(text: str) -> bytes:
-    import hashlib
-
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
@@ -459,7 +453,6 @@ def test_words_are_found_as_rendered_and_a_sources_numbers_are_not(built):
     skb, _ = built
     shown, hidden = FOUND_AND_NOT[skb.meta.style]
     for index in (skb.text, skb.relational_text):
-        assert index is not None
         assert index.search(shown)
         assert {word: index.search(word, name_weight=0.0) for word in hidden if index.words(word)} == {
             word: [] for word in hidden

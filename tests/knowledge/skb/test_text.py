@@ -17,13 +17,13 @@ from kbnav.encoders import Vectors, normalised
 from kbnav.encoders.lsa import LSA
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb import names, text, vectors
-from kbnav.knowledge.skb.build import Options, build
-from kbnav.knowledge.skb.importers.tables import TableSource
+from kbnav.knowledge.skb.build import Options
 from kbnav.knowledge.skb.matching import MOST_OF_ONE_NAME, NodeMatcher
 from kbnav.knowledge.skb.names import Match, edits_allowed, normalise
 from kbnav.knowledge.skb.schema import NodeText
 from kbnav.knowledge.skb.search import reciprocal_rank_fusion, relative_score_fusion
 from kbnav.knowledge.skb.store import SKB
+from tests.knowledge.skb.sources import csv_skb
 
 
 def node(number: int, name: str, body: str = "", aliases: tuple[str, ...] = (), type: int = 0) -> NodeText:
@@ -488,12 +488,8 @@ j1,place,東京,
 
 
 def skb_of(folder: Path, nodes: str, options: Options | None = None) -> SKB:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "n.csv").write_text(nodes, encoding="utf-8")
-    (folder / "e.csv").write_text("source,relation,target\ng1,r,g2\n" if "g2" in nodes else "source,relation,target\n")
-    source = TableSource([folder / "n.csv"], [folder / "e.csv"])
-    build(source, folder / "built.skb", options or Options(vectors=False, sparql=False))
-    return SKB.open(folder / "built.skb")
+    edges = "source,relation,target\n" + "g1,r,g2\n" * ("g2" in nodes)
+    return SKB.open(csv_skb(folder, nodes, edges, "built", options or Options(vectors=False, sparql=False)))
 
 
 @pytest.fixture(scope="module")

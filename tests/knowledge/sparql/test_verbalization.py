@@ -100,7 +100,6 @@ def test_what_is_called_otherwise_on_another_wikibase_is_told_the_same():
     assert "[x] is an instance of river or of a subclass of it" in text
     table = AnswerTable(labels={"P5": "length"}, concept_base=base)
     words = verbalize_answer("SELECT ?x { ?x wdt:P5 3 }", table, "en")
-    assert words is not None
     assert "length of [x]: 3" in words.text()
 
 

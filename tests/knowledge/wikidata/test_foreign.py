@@ -1,6 +1,7 @@
 """A Wikibase that is not Wikidata: its own IRIs, its own property numbers; and the same questions."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,7 @@ import requests
 
 from kbnav.agents.common.agent import build_agent
 from kbnav.answers.tables import AnswerTable
-from kbnav.knowledge.base import Profiled
-from kbnav.knowledge.http import HttpClient, open_http
+from kbnav.knowledge.http import open_http
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.sparql.vocabulary import vocabulary_of
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
@@ -39,14 +39,7 @@ def settings(mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings
 @pytest.fixture(scope="module")
 def kb(settings: Settings) -> Iterator[WikidataKB]:
     with open_kb(settings) as kb:
-        assert isinstance(kb, WikidataKB)
         yield kb
-
-
-def told(http: HttpClient, settings: Settings) -> Mapping[str, Any]:
-    found = siteinfo(http, settings.endpoints.api)
-    assert found is not None
-    return found
 
 
 def ids(table: AnswerTable) -> list[str]:
@@ -97,7 +90,6 @@ def test_entries_neighbours_examples_and_profiles_speak_of_its_own_properties(kb
         ("P5", "Q979", "polonium"), ("P5", "Q1128", "radium"),
     }  # fmt: skip
     assert all(example.value.id.startswith("Q") for example in kb.get_property_examples("P5"))
-    assert isinstance(kb, Profiled)
     profile = kb.property_profile("P5")
     assert [(one.entity.label, one.count) for one in profile.subject_classes] == [("chemical element", 22)]
     assert kb.class_profile("Q11344").direct == 39
@@ -115,7 +107,6 @@ def test_entries_neighbours_examples_and_profiles_speak_of_its_own_properties(kb
 def test_the_offline_policy_answers_the_same_questions(kb, settings, question, answer):
     run = attempt(build_agent(kb, settings), question).run
     table = run.outcome.table
-    assert table is not None
     assert sorted((cell.entity_id or cell.value) for row in table.rows for cell in row if cell) == answer
     assert "P31" not in run.outcome.query
     assert "P61" not in run.outcome.query
@@ -151,7 +142,7 @@ def test_a_usual_wikibase_has_items_in_a_namespace_of_their_own(tmp_path):
     with serving(answer) as served:
         settings = Settings(endpoints=endpoints_of(served.url), home=tmp_path, limits={"retries": 0})
         http = open_http(settings)
-        site = learn_by_http(settings, http, told(http, settings))
+        site = learn_by_http(settings, http, siteinfo(http, settings.endpoints.api))
         http.close()
     assert site.page("Q42", "") == "https://kb.example/wiki/Item:Q42"
     assert site.page("P1", "") == "https://kb.example/wiki/Property:P1"
@@ -160,28 +151,16 @@ def test_a_usual_wikibase_has_items_in_a_namespace_of_their_own(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def films(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MirrorServer]:
     out = tmp_path_factory.mktemp("films") / "mirror"
     build_mirror([Path(__file__).parent / "films.ttl"], out)
-    return out
-
-
-@pytest.fixture(scope="module")
-def films(folder: Path) -> Iterator[MirrorServer]:
-    with MirrorServer(folder, workers=1) as server:
+    with MirrorServer(out, workers=1) as server:
         yield server
 
 
-def kb_of(server: MirrorServer) -> WikidataKB:
-    return WikidataKB.by_http(Settings(endpoints=server.endpoints))
-
-
 def shown(server: MirrorServer, query: str, **kind: Any) -> list[str]:
-    kb = kb_of(server)
-    try:
+    with closing(WikidataKB.by_http(Settings(endpoints=server.endpoints))) as kb:
         return search_text(kb.search_entities(query, **kind), query, Shown()).splitlines()
-    finally:
-        kb.close()
 
 
 def test_a_roles_name_is_found_in_a_qualifier_and_identifiers_come_last(films):

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from kbnav.knowledge.base import Entity, Profiled
+from kbnav.knowledge.base import Entity
 from kbnav.knowledge.wikidata.kb import WikidataKB
 from kbnav.settings.model import Endpoints
 from kbnav.tools.context import Context, Shown, prune_by_ranking
@@ -17,7 +17,6 @@ def number(kb, pattern: str, what: str = "*") -> int:
 
 
 def test_a_property_is_counted_in_both_forms_with_its_qualifiers_and_the_classes_at_its_ends(mini_kb):
-    assert isinstance(mini_kb, Profiled)
     profile = mini_kb.property_profile("P166")
     assert profile.direct == number(mini_kb, "?s wdt:P166 ?o")
     assert profile.statements == profile.sampled == number(mini_kb, "?s p:P166 ?o")

@@ -33,12 +33,6 @@ NOT_KEPT = re.compile(
 )
 
 
-@pytest.fixture(scope="module")
-def entity_lines(shared_data: Path) -> list[dict[str, Any]]:
-    with gzip.open(shared_data / "entities" / "entities.ndjson.gz") as file:
-        return [json.loads(line) for line in file]
-
-
 def comparable(quads: Iterable[Quad]) -> set[tuple[str, str, str]]:
     """Triples with numbers written in one way, value nodes as their content, and unknown values all alike."""
     store = Store()
@@ -60,8 +54,10 @@ def comparable(quads: Iterable[Quad]) -> set[tuple[str, str, str]]:
 
 
 @pytest.mark.slow
-def test_entities_become_the_triples_of_wikidatas_own_export(shared_data, entity_lines):
-    entities = {(one["id"], one.get("lastrevid")): one for one in entity_lines if one["type"] != "property"}
+def test_entities_become_the_triples_of_wikidatas_own_export(shared_data):
+    with gzip.open(shared_data / "entities" / "entities.ndjson.gz") as file:
+        lines = map(json.loads, file)
+        entities = {(one["id"], one.get("lastrevid")): one for one in lines if one["type"] != "property"}
     compared = Counter[str]()
     for file in sorted((shared_data / "rdf-docs" / "official").iterdir()):
         data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()

@@ -1,10 +1,8 @@
 """KAR step by step, on nine nodes whose similarities are worked out by hand (see conftest)."""
 
-import csv
 import json
 import math
 from collections.abc import Sequence
-from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -41,8 +39,9 @@ from kbnav.retrieval.expansion import (
 from kbnav.retrieval.kar import KAR, KAROptions, Meaning, Scorer, Scores, Surroundings, Words, similarity_for
 from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import Settings
+from tests.data import EDGES
 from tests.knowledge.skb.sources import small_skb
-from tests.retrieval.expand.conftest import QUERY, Listening, Script
+from tests.retrieval.conftest import QUERY, Listening, Script
 
 NAMES_ANN = '[{"person": {"name": "Ann Reed"}}]'
 ANN = "name: Ann Reed. type: person. born: 1701. description: Smelled of salt."
@@ -219,7 +218,6 @@ def test_with_bm25_as_the_base_words_take_the_place_of_vectors(skb, said):
     scores = {id: float(scorer(np.array([number], np.int32))[0]) for id, number in numbers.items()}
     assert scores["lark"] == 0
     assert min(scores["ann"], scores["crow"], scores["lark-town"]) > 0
-    assert skb.text is not None
     assert scores["ann"] == pytest.approx(dict(skb.text.search("salt"))[numbers["ann"]])
     names = similarity.names("storm crows")(np.array([numbers["crow"], numbers["lark"]], np.int32))
     assert names[0] > 0 == names[1]
@@ -365,14 +363,12 @@ def test_too_many_edges_are_followed_from_the_best_nodes_only(tmp_path):
 
 @pytest.fixture(scope="session")
 def demo(demo_kb: KnowledgeBase) -> SKB:
-    assert isinstance(demo_kb, SkbKB)
     return demo_kb.skb
 
 
 @pytest.mark.parametrize("hops", [1, 2, 3])
 def test_on_the_demo_all_is_as_a_search_through_its_file_of_edges_finds_it(demo, hops):
-    with files("kbnav").joinpath("data", "demo", "edges.tsv").open(encoding="utf-8", newline="") as file:
-        edges = {(row["source"], row["relation"], row["target"]) for row in csv.DictReader(file, delimiter="\t")}
+    edges = set(EDGES)
     near: dict[str, set[str]] = {}
     for source, _, target in edges:
         near.setdefault(source, set()).add(target)
