@@ -193,8 +193,8 @@ def searched(skb: SKB, nodes: int, words: int) -> Figures:  # noqa: ARG001
         **times("document", lambda node: skb.documents[node], chosen[:200]),
         **times("text", texts.search, questions),
         **times("text in a type of 3 %", lambda one: texts.search(one, ranges=[target]), questions),
-        **times("vectors, exact", lambda one: index.nearest(one), queries),
-        **times("vectors in a type of 3 %", lambda one: index.nearest(one, ranges=[target]), queries),
+        **times("vectors, exact", lambda one: index.search(one), queries),
+        **times("vectors in a type of 3 %", lambda one: index.search(one, ranges=[target]), queries),
     }
     return {**found, "memory MiB": status("RssAnon") - before}
 

@@ -116,7 +116,7 @@ def _asked(options: argparse.Namespace) -> dict[str, Any]:
         assert skb.text is not None
         assert skb.vectors is not None
         vectors = [skb.vectors.embed(question) for question in questions]
-        text, nearest = skb.text.search, skb.vectors.nearest
+        text, nearest = skb.text.search, skb.vectors.search
         searches: dict[str, Callable[[int], Hits]] = {
             "vectors": lambda place: nearest(vectors[place], limit=TOP),
             "vectors within a type": lambda place: nearest(vectors[place], limit=TOP, ranges=[within]),

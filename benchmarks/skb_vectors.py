@@ -88,10 +88,10 @@ def speed(count: int, folder: Path) -> None:
     queries = list(encoder.encode([str(count + n) for n in range(200)]))
     few = (count // 2, count // 2 + count // 33)
     among = np.random.default_rng(0).choice(count, 1000, replace=False).tolist()
-    show("top 20, exact", lambda query: index.nearest(query), queries[:50])
-    show("the same in a type of 3 %", lambda query: index.nearest(query, ranges=[few]), queries)
-    show("the same among 1,000 nodes", lambda query: index.nearest(query, among=among), queries)
-    best = [{n for n, _ in index.nearest(query)} for query in queries]
+    show("top 20, exact", lambda query: index.search(query), queries[:50])
+    show("the same in a type of 3 %", lambda query: index.search(query, ranges=[few]), queries)
+    show("the same among 1,000 nodes", lambda query: index.search(query, among=among), queries)
+    best = [{n for n, _ in index.search(query)} for query in queries]
     full = np.asarray(index.vectors)
     sorted_out = [set(np.argsort(-(full @ query), kind="stable")[:20].tolist()) for query in queries[:10]]
     print(f"  recall@20 against a full sort: {recall(best[:10], sorted_out):.4f}")

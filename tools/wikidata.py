@@ -188,10 +188,11 @@ def run_query(context: Context, query: str) -> Observation:
     context.tables[query] = table
     name = f"Result {context.number}" if context.number and context.shown.whole_rows else ""
     empty = context.shown.profiles and is_empty_result(query, table)
-    reason = _diagnosis(context, query, table, empty=empty) if context.shown.profiles else ""
+    quick = took < _QUICK
+    reason = _diagnosis(context, query, table, empty=empty) if context.shown.profiles and (empty or quick) else ""
     told: list[str] = []
     seen: Measures = {}
-    if context.shown.whole_rows and not (empty and reason) and took < _QUICK:
+    if context.shown.whole_rows and not (empty and reason) and quick:
         told, seen = _remarks(context, query, table)
         days = {cell.value for (row, at), one in seen.items() if (cell := row[at]) and (one.precision or 0) > _MONTH}
         context.tables[query] = replace(table, days=tuple(sorted(one for one in days if "-01-01T" in one)))

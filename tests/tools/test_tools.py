@@ -148,6 +148,8 @@ def test_yes_and_no(context):
         ("?x ?y {{ {0} }}", "?y is empty: no condition gives ?y a value."),
         ("(SUM(?s) AS ?y) {{ {0} ; wdt:P246 ?s }}", "?y is empty, though its conditions match"),
         ("?x ?y {{ {0} OPTIONAL {{ ?x wdt:P61 ?y }} }}", ""),
+        ("?x ?xAltLabel {{ {0} SERVICE wikibase:label {{ bd:serviceParam wikibase:language 'zu' }} }}", ""),
+        ("(MAX(?d) AS ?m) (?m + 1 AS ?y) {{ {0} ; wdt:P61 ?d }}", ""),
     ],
 )
 def test_a_column_without_a_value_in_any_row_says_why(context, select, why):
@@ -356,24 +358,25 @@ def test_that_there_is_no_value_is_told_where_it_is_stated(context):
 
 def test_queries_about_a_result_share_one_short_time_and_the_last_is_stopped(context, monkeypatch):
     monkeypatch.setattr("kbnav.tools.wikidata._MORE", 0.1)
-    asked, stopped = list[str](), threading.Event()
+    kb, asked, stopped = context.kb, list[str](), threading.Event()
 
     def slow(query: str, *, language: str = "en") -> AnswerTable:
         asked.append(query)
         if len(asked) > 1:
             with current_cancellation().on_cancel(stopped.set):
                 stopped.wait(5)
-        return context.kb.execute_query(query, language=language)
+        return kb.execute_query(query, language=language)
 
     query = "SELECT ?x ?n { ?x wdt:P31 wd:Q11344 ; wdt:P1086 ?n } ORDER BY ?n LIMIT 3"
-    seen = use(
-        replace(context, kb=Over(context.kb, execute_query=slow), shown=Shown(profiles=True)),
-        "execute_query",
-        query=query,
-    )
+    context = replace(context, kb=Over(context.kb, execute_query=slow), shown=Shown(profiles=True))
+    seen = use(context, "execute_query", query=query)
     assert seen.rows == 3
     assert stopped.is_set()
     assert len(asked) == 2
+    asked.clear()
+    monkeypatch.setattr("kbnav.tools.wikidata._QUICK", 0)  # behind a slow query nothing more is asked
+    use(context, "execute_query", query="SELECT ?x ?y { ?x wdt:P31 wd:Q11344 OPTIONAL { ?x wdt:P576 ?y } }")
+    assert len(asked) == 1
 
 
 def numbered(context: Context, query: str) -> Context:

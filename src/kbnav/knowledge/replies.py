@@ -146,15 +146,18 @@ def check_status(reply: Reply) -> None:
 def retry_after(reply: Reply) -> float | None:
     """Seconds to wait: from the header (seconds or a date) or, as the query service puts it, from the HTML text."""
     if header := reply.headers.get("retry-after", "").strip():
-        with suppress(ValueError):
-            if header.isdecimal():
-                return float(header)
-            now = reply.headers.get("date")  # by the clock that the date is of
-            began = parsedate_to_datetime(now).timestamp() if now else time.time()
-            return max(0.0, parsedate_to_datetime(header).timestamp() - began)
-        return None
+        if header.isdecimal():
+            return float(header)
+        until, began = _moment(header), _moment(reply.headers.get("date", ""))  # by the clock that the date is of
+        return None if until is None else max(0.0, until - (time.time() if began is None else began))
     text = _RETRY_IN.search(reply.text[:5000])
     return float(text.group(1)) if text else None
+
+
+def _moment(date: str) -> float | None:
+    with suppress(ValueError, OverflowError):
+        return parsedate_to_datetime(date).timestamp()
+    return None
 
 
 def read_json(reply: Reply) -> Any:

@@ -83,7 +83,7 @@ def test_letters_of_an_id_may_be_percent_encoded_or_not(served, company, stated,
     assert company.get_entry(f"<http://shop.example/data/{asked}>").entity.id.endswith((stated, f"{stated}>"))
 
 
-@pytest.mark.parametrize("one", ["p1", "nowhere:p1", "data:p99", SUPPLIER, "<http://x y>"])
+@pytest.mark.parametrize("one", ["p1", "nowhere:p1", "data:p99", SUPPLIER, "<http://x y>", "<http://x/ä>"])
 def test_what_is_no_id_or_not_there_is_told(company, one):
     with pytest.raises(UnknownId, match=r"(?i)search"):
         company.get_entry(one)

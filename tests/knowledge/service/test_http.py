@@ -90,6 +90,8 @@ def test_the_contact_and_the_version_are_in_the_user_agent_of_every_request():
         ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, b"", 0),
         ({}, b"<title>Error 429 - Please retry in 9 seconds.</title>", 9),
         ({"retry-after": "soon"}, b"", None),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 +9999999999999"}, b"", None),
+        ({"date": "now", "retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, b"", 0),
         ({}, b"", None),
     ],
 )

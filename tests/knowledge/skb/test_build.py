@@ -404,8 +404,9 @@ def test_an_update_without_files_reads_those_of_the_build_again(tmp_path, kbnav)
     bare = ("--no-text", "--no-sparql", "--encoder", "none", "--bad", "skip")
     ran(kbnav, "skb", "build", "--tables", tmp_path / "shop.toml", "--out", out, *bare)
     assert ran(kbnav, "skb", "update", out, "--dry-run") == "nothing changes\n"
-    (tmp_path / "more.csv").write_text("id,name,type\n9,Hose,product\n")
-    ran(kbnav, "skb", "update", out, "--nodes", tmp_path / "more.csv")
+    more, hose = tmp_path / "more.jsonl", '{"id": "9", "name": "Hose", "type": "product", "colour": null}\n'
+    more.write_text(hose)
+    ran(kbnav, "skb", "update", out, "--nodes", more)
     rows.write_text("id;name;supplier\n1;Pump 2;Acme\n2;Valve;Acme\n4;Nut;Bolt\n")
     changes = json.loads(ran(kbnav, "skb", "update", out, "--dry-run", "--json"))
     assert '"5"' in (tmp_path / "shop.skb.bad.jsonl").read_text()  # a dry run writes nothing
@@ -423,13 +424,13 @@ def test_an_update_without_files_reads_those_of_the_build_again(tmp_path, kbnav)
         assert edges_of(skb) == {(one, "supplier", by) for one, by in links}
         assert "9" in skb.nodes.ids  # the record of the earlier update is not lost
     assert ran(kbnav, "skb", "update", out, "--dry-run") == "nothing changes\n"
-    (tmp_path / "more.csv").write_text("id,name,type,price\n9,Hose,product,\n1,,,5\n2,,,\n")
+    more.write_text(hose.replace("null", '""') + '{"id": "1", "price": 0}\n{"id": "2", "price": null}\n')
     changes = json.loads(ran(kbnav, "skb", "update", out, "--dry-run", "--json"))
-    assert changes["nodes that more.csv overrides"]["examples"] == ["1"]  # the build has no 9; of 2 nothing is new
-    (tmp_path / "more.csv").rename(tmp_path / "gone.csv")
+    assert [one["examples"] for one in changes.values()] == [["1"], ["1"], ["1: nothing → 0"]], changes  # of 9, 2 none
+    more.rename(tmp_path / "gone")
     code, _, error = kbnav("skb", "update", str(out))
-    assert (code, "more.csv" in error, "an update of" in error) == (2, True, True)
-    (tmp_path / "more.csv").write_text("id,name,type\n9,Hose,product\n")
+    assert (code, "more.jsonl" in error, "an update of" in error) == (2, True, True)
+    more.write_text(hose)
     rows.write_text("id;title;supplier\n1;Pump 2;Acme\n2;Valve;Acme\n4;Nut;Bolt\n4;Nail;Bolt\n")
     changes = json.loads(ran(kbnav, "skb", "update", out, "--dry-run", "--json"))
     assert changes["title of product changes"]["examples"] == [

@@ -244,12 +244,13 @@ class EndpointKB:
     def get_entry(self, entity_id: str, *, language: str = "en") -> Entry:
         """See ``KnowledgeBase``. Nodes without a name are presented by what is said of them, as qualifiers."""
         code, iri = language_code(language), self._data.prefixes.iri(entity_id)
-        rows = self._pairs(f"SELECT ?p ?o WHERE {{ <{iri}> ?p ?o }} LIMIT {_TRIPLES + 1}")
+        rows = self._stated(iri)
         if not rows and not self.select(f"ASK {{ ?s ?p <{iri}> }}").boolean:
             other = respelled(iri)
-            if other == iri or not self.select(f"ASK {{ <{other}> ?p ?o }}").boolean:
+            rows = self._stated(other) if other != iri else []
+            if not rows:
                 raise self._unknown(iri)
-            return self.get_entry(f"<{other}>", language=language)
+            iri = other
         unnamed = AnswerTable()
         if any(value.type == "bnode" for _, value in rows):
             nodes = f"<{iri}> ?p ?b . FILTER(isBlank(?b)) ?b ?q ?o"
@@ -258,6 +259,9 @@ class EndpointKB:
         view = self._data.view([iri, *(cell.value for cell in cells if cell.type == "uri")], code)
         about = self._data.descriptions([iri], code).get(iri, "") if rows else ""
         return _entry(view.entity(iri, about), rows, _qualifiers(unnamed, view), view, code)
+
+    def _stated(self, iri: str) -> list[tuple[Term, Term]]:
+        return self._pairs(f"SELECT ?p ?o WHERE {{ <{iri}> ?p ?o }} LIMIT {_TRIPLES + 1}")
 
     def _pairs(self, query: str) -> list[tuple[Term, Term]]:
         return [(row[0], row[1]) for row in self.select(query).rows if row[0] and row[1]]

@@ -172,7 +172,7 @@ def _reread(
             for record in updated.records[0]:
                 place = below.nodes.ids.find(record.id)
                 kind, name, fields = _all_of(below, place) if place >= 0 else record[1:4]
-                other = any(fields.get(one, "") != value for one, value in record.fields.items())
+                other = _filled({**fields, **record.fields}) != _filled(fields)
                 if record.left_out or other or (record.type or kind, record.name or name) != (kind, name):
                     losses.add(f"nodes that {records.description.removeprefix('records: ')} overrides", record.id)
         yield source
@@ -229,7 +229,11 @@ def difference(
 
 
 def _all_of(skb: SKB, number: int) -> tuple[str, str, Mapping[str, Any]]:
-    return skb.type(number), str(skb.nodes.names[number]), skb.documents[number]
+    return skb.type(number), str(skb.nodes.names[number]), _filled(skb.documents[number])
+
+
+def _filled(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: value for name, value in fields.items() if value not in (None, "")}
 
 
 def _edge_keys(skb: SKB, place: Array, names: list[str], size: int) -> Array:

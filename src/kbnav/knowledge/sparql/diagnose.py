@@ -38,6 +38,8 @@ _WHOLE = ": by what is stated here, there is no such thing."
 _PARTIAL = " This copy holds only a part of Wikidata: that it lacks this proves nothing, live Wikidata may have it."
 EXCEPTS = re.compile(r"MINUS\b|FILTER\s*\(?\s*NOT\s+EXISTS\b", re.IGNORECASE)
 _VARIABLE = re.compile(r"[?$](\w+)")
+_FILLED = re.compile(r"(?<=\w)(?:AltLabel|Description|Label)$")
+"""Endings of variables that the label service fills."""
 
 
 @dataclass(frozen=True)
@@ -108,12 +110,18 @@ def unfilled(query: str, table: AnswerTable, ask: Callable[[str], bool], *, part
         select, inner = read.select, read.where
         if select is None or inner.select is not None or not table.rows:
             return ""
+        iri_of = Terms(query, WIKIDATA_VOCABULARY).iri
+        labelled = any(iri_of(one.name) == LABEL_SERVICE for one in read.elements(Nested))
         for place, name in enumerate(table.columns):
             made = next((one for one in select.expressions if one.variable == f"?{name}"), None)
             nothing = ("0", "0.0", "0.0E0") if made and made.variables else ()
             if any(row[place] and row[place].value not in nothing for row in table.rows):  # type: ignore[union-attr]
                 continue
-            wanted = set(made.variables) if made else {f"?{name}"}
+            wanted = {f"?{name}"}
+            for one in reversed((*select.tail.keys("GROUP BY"), *select.expressions)):  # each reads those before it
+                wanted = wanted - {one.variable} | set(one.variables) if one.variable in wanted else wanted
+            if labelled:
+                wanted = {one if one in inner.visible else _FILLED.sub("", one) for one in wanted}
             if not wanted.intersection(inner.visible):
                 return f"?{name} is empty: no condition gives {' or '.join(sorted(wanted))} a value."
             optional = [one for one in inner.elements if isinstance(one, Nested) and one.kind == "OPTIONAL"]

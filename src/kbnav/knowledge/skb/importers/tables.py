@@ -340,10 +340,10 @@ class TableSource:
     def _dangling(
         self, table: Table, record: Record, prefixes: Mapping[str, str], ends: Set[str]
     ) -> Iterator[tuple[str, Any]]:
-        """The cells of edge columns that lead to no row, as fields; in an update those that do clear theirs."""
+        """The cells of edge columns, but those that are text, that lead to no row; in an update others clear theirs."""
         over = self.over.nodes.ids if self.over and not self.whole else None
         for edge in table.edges:
-            if edge.type in prefixes and edge.column in record:
+            if edge.type in prefixes and edge.column in record and edge.column not in table.text:
                 led = ((one, prefixes[edge.type] + one) for one in table.values(record, edge))
                 lost = [one for one, end in led if end not in ends and not (over and over.find(end) >= 0)]
                 if lost or (over and over.find(table.id_of(record)) >= 0):
