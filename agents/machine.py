@@ -417,7 +417,8 @@ def _contexts(calls: Sequence[Call], toolbox: Toolbox, state: State, tools: Cont
     seen = [seen_text(state)]
     steps = all_steps(state)
     before = [step for turn in state["history"] for step in turn.steps]
-    result = max((step.result for step in (*before, *steps)), default=0)
+    highest = max((turn.results for turn in state["history"]), default=0)
+    result = max((highest, *(step.result for step in (*before, *steps))))
     named = (*(step for step in before if step.call.tool in RUN_QUERIES), *steps)
     results = {step.result: step for step in named if step.rows is not None and step.result}
     earlier = tuple(turn.question for turn in state["history"])

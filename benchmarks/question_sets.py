@@ -24,7 +24,7 @@ from typing import Any
 from kbnav import encoders
 from kbnav.evaluation.synthesis.sampling import SplitSizes, synthesize
 from kbnav.evaluation.synthesis.templates import write_questions, write_splits
-from kbnav.evaluation.synthesis.wording import load_rewording, load_wording, reworded
+from kbnav.evaluation.synthesis.wording import Rewording, Wording, load_words, reworded
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.schema import LSA
@@ -150,14 +150,16 @@ def main() -> None:
         if not (skb_folder / "meta.json").is_file():
             build(TableSource([folder / NODES], [folder / EDGES]), skb_folder, options)
         with SKB.open(skb_folder) as skb:
-            wording = load_wording(name).model_copy(update={"without_text": False})  # every question has both parts
+            wording = load_words(Wording, name).model_copy(
+                update={"without_text": False}
+            )  # every question has both parts
             questions, report = synthesize(skb, SplitSizes(test=200, train=400, val=100), wording)
             if (folder / SOURCE).is_file():
                 report.made_of = json.loads((folder / SOURCE).read_bytes())
             out = chosen.out / "questions" / f"{name}.jsonl"
             write_questions(out, questions, report)
             if chosen.reworded:
-                found = reworded(skb, questions, load_wording(name), load_rewording(name))
+                found = reworded(skb, questions, load_words(Wording, name), load_words(Rewording, name))
                 print(f"{name}: {len(found)} of {len(questions)} questions in other words")
                 write_splits(out.with_name(f"{name}-reworded.jsonl"), found)
             chance = fmean(len(one.answers) / one.candidates for one in questions if one.split == "test")

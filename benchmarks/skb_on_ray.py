@@ -19,10 +19,11 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+from kbnav import encoders
 from kbnav.encoders import Encoder
 from kbnav.knowledge.skb.build import Options, Texts, build
 from kbnav.knowledge.skb.importers.tables import TableSource
-from kbnav.knowledge.skb.on_ray import OnRay, on_ray, one_thread
+from kbnav.knowledge.skb.on_ray import OnRay, on_ray
 from kbnav.knowledge.skb.rendering import indexed_texts
 from kbnav.knowledge.skb.vectors import Made, Reused, Window, encode
 
@@ -53,7 +54,7 @@ def ways(texts: Texts, encoder: Encoder, windows: list[Window], ray: OnRay) -> d
     """Each way to embed, by its name."""
 
     def by(workers: int) -> float:
-        some = OnRay(ray.ray, workers, ray.share, 0.0, one_thread)
+        some = OnRay(ray.ray, workers, ray.share, 0.0, ray.load)
         return rate(some.encoded(texts, encoder, windows, folder=Path(), previous=None), workers)
 
     return {
@@ -75,7 +76,7 @@ def main() -> None:
         sys.exit(print("nothing is measured: it needs the extra ray, and Hetionet's files"))
     os.environ.setdefault("RAY_worker_niceness", "0")  # as eager as the process beside them
     source = TableSource([chosen.data / "nodes.jsonl.gz"], [chosen.data / "edges.tsv.gz"])
-    encoder = one_thread(chosen.encoder)
+    encoder = encoders.load(chosen.encoder, threads=1)
     with tempfile.TemporaryDirectory() as work, on_ray(workers=2) as ray:
         meta = build(source, Path(work) / "h.skb", Options(text=False, vectors=False, sparql=False))
         texts = Texts(Path(work) / "h.skb", meta, relations=True)

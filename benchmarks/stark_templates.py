@@ -21,7 +21,7 @@ from typing import Any
 from kbnav.evaluation.datasets import load_dataset
 from kbnav.evaluation.datasets.formats import KBS
 from kbnav.evaluation.synthesis.templates import Template, parse_template
-from kbnav.evaluation.synthesis.wording import load_wording
+from kbnav.evaluation.synthesis.wording import Wording, load_words
 
 Links = Mapping[tuple[str, ...], int]
 SPLITS = ("train", "val", "test")
@@ -99,7 +99,7 @@ def _less_one(links: Links, plan: Links) -> bool:
 
 
 def _templates(kb: str) -> dict[str, Links]:
-    read = [parse_template(text) for text in load_wording(f"stark-{kb}").templates]
+    read = [parse_template(text) for text in load_words(Wording, f"stark-{kb}").templates]
     return {str(one): template_links(one, relations=kb == "prime") for one in read}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -33,6 +33,7 @@ _NOT_ONLY = re.compile(r"\bat (?:most|least)\b|\bmost of\b|\bbest[- ]known\b|\bl
 _NUMBER = re.compile(r"(?<![\w.,])\d[\d,.]*\d(?![\w%])")
 _WHOLE_DATE = re.compile(r"[+-]?\d{4,}-\d\d-\d\d")
 _NUMERIC = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_EXTREME = re.compile(r"\b(?:MIN|MAX)\s*\(", re.IGNORECASE)
 _OF_ALL = re.compile(r"\b(?:COUNT|SUM|AVG|MIN|MAX)\s*\(|\bORDER\s+BY\b.*\bLIMIT\b", re.IGNORECASE | re.DOTALL)
 """What is so of a part may be otherwise of the whole: numbers of things, and ends of an order."""
 _ORDERS = ("ORDER", "MAX", "MIN", "MINUS", "NOT", "HAVING", "<", ">", "<=", ">=")
@@ -57,11 +58,15 @@ def with_doubts(outcome: Outcome, question: str, context: Context) -> Outcome:
 def check_answer(question: str, language: str, query: str, table: AnswerTable) -> tuple[Doubt, ...]:
     """What speaks against a table as the answer to a question; nothing where the query cannot be read."""
     try:
-        parse_query(query)
+        read = parse_query(query)
     except QuerySyntaxError:
         return ()
+    tails = (read.tail, *(one.tail for one in read.selects))
+    ends = {name for tail in tails for key in tail.keys("ORDER BY") for name in key.variables}
+    ends |= {one.variable for one in read.expressions if _EXTREME.search(one.place.of(query))}
     wanted = read_expectation(question, language)
-    return tuple(Doubt(kind, about) for kind, about in (*_of_form(wanted, table), *_of_query(wanted, query, table)))
+    found = (*_of_form(wanted, ends, table), *_of_query(wanted, query, table))
+    return tuple(Doubt(kind, about) for kind, about in found)
 
 
 # What a question wants, read off its words
@@ -127,8 +132,8 @@ def _words() -> Mapping[str, Mapping[str, str]]:
 Found = Iterator[tuple[DoubtKind, str]]
 
 
-def _of_form(wanted: Expectation, table: AnswerTable) -> Found:
-    """Whether the result has the form that the question wants."""
+def _of_form(wanted: Expectation, ends: Set[str], table: AnswerTable) -> Found:
+    """Whether the result has the form that the question wants; ``ends``: variables that the query takes an end of."""
     cells = [cell for row in table.rows for cell in row if cell is not None]
     found = tuple(dict.fromkeys(row[0] for row in table.rows if row))  # the first column is what is asked for
     values = wanted.kind == "values"
@@ -145,8 +150,9 @@ def _of_form(wanted: Expectation, table: AnswerTable) -> Found:
         yield "year", ""
     if values and len(found) > 1 and wanted.choice:
         yield "choice", str(len(found))
-    measures = {row[1] for row in table.rows} if len(table.columns) == 2 else set()
-    tied = wanted.sorted and [cell.type for cell in measures if cell] == ["literal"]
+    measures = {row[1] for row in table.rows} if len(table.columns) == 2 and f"?{table.columns[1]}" in ends else ()
+    measured = "".join(cell.value for cell in measures if cell) if len(measures) == 1 else ""
+    tied = wanted.sorted and (_NUMERIC.fullmatch(measured) or _WHOLE_DATE.match(measured))
     if values and len(found) > 1 and not wanted.choice and (tied or wanted.only):
         yield ("tie", str(len(found))) if tied else ("one", wanted.only)
 

@@ -162,7 +162,8 @@ class SkbAgenda(Agenda):
         alike = range(*self._skb.type_range(self._skb.type(node)))[:_BY_TEXT]
         linked = any(path.used for paths in self._proposed(mention).values() for path in paths)
         for field in dict.fromkeys(chain(*(documents[one] for one in alike))) if not linked else ():
-            if documents[node].get(field) in ("", None) and self._left(here) and not self._left(here, field):
+            empty = all(documents[one].get(field) in ("", None) for one in mention.nodes)
+            if empty and self._left(here) and not self._left(here, field):
                 self.understood = Understood()
                 told = self.told["fieldless"].format(words=field, name=self._skb.name(node))
                 yield [(FINISH, told, {"nodes": []})]

@@ -198,15 +198,16 @@ class WikidataAgenda(Agenda):
     def _unstated(self) -> str:
         """That the one name has no statement of the property that all other words name; empty where they name none."""
         question, sure = self.question, [name for name in self.names if name.score >= _SURE]
-        rest = self.besides(*sure)
-        if question.kind == "yes-no" or question.needed or (len(sure), len(rest)) != (1, 1):
+        if question.kind == "yes-no" or question.needed or (len(sure), len(rest := self.besides(*sure))) != (1, 1):
             return ""
-        stated = {edge.property.id for edge in self._out(sure[0].best)}
+        name, reaching = sure[0], self.edges.get((sure[0].best, "in"), ())
+        reaching = [edge for edge in reaching if not question.asks_of(name.text, edge.property.label)]
+        stated = {edge.property.id for edge in (*self._out(name.best), *reaching)}
         hits = [hit for hit, score in property_hits(rest).values() if score >= 0.5]
         hints = {"time": "time", "place": question.hint}.get(question.asks, "")
         hits = [hit for hit in hits if not hints or any(relevance(fold(hints), [fold(f"{hit.datatype} {hit.label}")]))]
         lacking = hits and stated and hits[0].id not in stated
-        return self.told["unstated"].format(words=hits[0].label, name=sure[0].text) if lacking else ""
+        return self.told["unstated"].format(words=hits[0].label, name=name.text) if lacking else ""
 
     def _found(self, phrase: Phrase) -> SearchResult | None:
         """What the search for a phrase found; None where there was none."""
@@ -389,9 +390,8 @@ class WikidataAgenda(Agenda):
         for label_fit, ((name, way), edges) in zip(fits, groups.items(), strict=True):
             relation = Relation(focus.best, name, edges[0].property.label, way, tuple(edges))
             score = label_fit + (hits[name][1] if name in hits else 0.0)
-            owned = rf"\b{re.escape(fold(relation.label))} (?:of|von|der|des|de|du|del) \w"
-            if way == "in" and question.kind != "yes-no" and re.search(owned, fold(question.text)):
-                continue  # whose mother somebody is is no mother of hers
+            if way == "in" and question.kind != "yes-no" and question.asks_of(focus.text, relation.label):
+                continue
             suits, place = wanted in relation.kinds, any(relevance(fold(hint), [fold(relation.label)]))
             if (question.asks, way) == ("place", "in") or ((question.asks, way) == ("person", "out") and place):
                 continue  # what is linked to a place is none, and no place is a person

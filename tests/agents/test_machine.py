@@ -205,6 +205,19 @@ def test_results_are_numbered_by_themselves_and_not_by_the_action(tmp_path, mini
     assert [step.result for step in run.path] == [0, 1, 2, 3, 1, 0, 0]
 
 
+def test_a_follow_up_knows_the_answer_that_was_taken_back_and_its_numbers_go_on(tmp_path, mini_kb):
+    texts = [f"SELECT ?x {{ ?x {path} ?y }}" for path in ("wdt:P61", "wdt:P31", "wdt:P575", "wdt:P19")]
+    one, two, three, four = (says(("execute_query", {"query": text})) for text in texts)
+    named = says(("finish", {"result": 3}))
+    model = ScriptedModel(replies=[one, two, one, three, one, named, four, named])
+    agent = spinach_with(model, None, mini_kb, Settings(home=tmp_path, language="en"))
+    run = ask(agent, "?")
+    after = ask(agent, "And?", history=run.turns)
+    assert [(step.result, step.dropped) for step in run.discarded] == [(3, "rolled back"), (0, "repeat")]
+    assert [step.result for step in (*run.turns[0].steps, *after.path)] == [1, 2, 1, 3, 0, 4, 0]
+    assert run.outcome.query == after.outcome.query == texts[2]
+
+
 def test_a_corrected_call_is_no_repeat_of_the_one_that_could_not_be_run(tmp_path):
     unread = AIMessage(
         "", tool_calls=[{"name": "execute_query", "args": {"query": "SELECT 2", "thought": []}, "id": "1"}]

@@ -607,7 +607,7 @@ def test_a_reply_is_kept_by_prompt_sample_temperature_and_model(tmp_path):
     asked = [{}, {"sample": 1}, {"temperature": 0.7}, {"temperature": 0.7, "sample": 1}]
     first = [calls.ask("hello", Trace(), purpose="a", **how) for how in asked]
     assert first == [f"hello ({number})" for number in (1, 2, 3, 4)]
-    assert [how for _, how in model.asked] == [{}, {}, {"temperature": 0.7}, {"temperature": 0.7}]
+    assert [how.get("temperature") for _, how in model.asked] == [None, None, 0.7, 0.7]
     again = ModelCalls(model, "echo", replies=Replies(tmp_path / "replies.sqlite"))
     assert [again.ask("hello", Trace(), purpose="b", **how) for how in asked] == first
     other = ModelCalls(model, "echo-2", replies=replies)

@@ -351,6 +351,9 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
         ("Liegt Paris in Frankreich?", "✓"),
         ("¿En qué año se descubrió el titanio?", "1825"),
         ("¿Quién era el marido de Marie Curie?", "Pierre Curie"),
+        ("Paris is the capital of what?", "France"),
+        ("Marie Curie is the mother of whom?", "Irène Joliot-Curie"),
+        ("Pierre Curie is the doctoral advisor of whom?", "Paul Langevin"),
         ("What is tungsten?", "chemical element with symbol W and atomic number 74"),
     ],
 )

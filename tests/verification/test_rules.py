@@ -74,6 +74,11 @@ FINE = [
     ("Which mountain is the highest? Show me a chart", SORTED, rows(ONE, TWO)),
     ("Which are the three highest mountains?", SORTED + " LIMIT 3", rows(ONE, TWO, THREE)),
     ("What is the highest point of Germany?", PLAIN, rows(ONE, labels={"P50": "highest point"})),
+    (
+        "Which are the largest cities?",
+        "SELECT ?x ?yLabel { ?x wdt:P17 ?y ; wdt:P2046 ?h } ORDER BY DESC(?h)",
+        AnswerTable(("x", "yLabel"), ((ONE, Term("literal", "Peru")), (TWO, Term("literal", "Peru")))),
+    ),
     ("Which teams played the 2020 final?", PLAIN, rows(ONE, labels={"Q9": "2020 final"})),
     ("Which universities have more than 200,000 students?", SORTED + " # 200000", rows(ONE)),
     ("Which other books did he write?", "SELECT ?x { wd:Q9 wdt:P50 ?x FILTER(?x != wd:Q3) }", rows(ONE)),

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from kbnav.answers.language import Asks, Lexicon, Order, lexicon, singular
+from kbnav.answers.language import Asks, Lexicon, Order, fold, lexicon, singular
 
 QuestionKind = Literal["values", "count", "yes-no"]
 _TOKEN = re.compile(r"[^\W_]+(?:[.'’\-][^\W_]+)*\.?", re.UNICODE)
@@ -132,6 +132,11 @@ class Question:
     def about(self, name: str) -> bool:
         """Whether it is a name, or asks what that is."""
         return bool(re.fullmatch(rf"{_ABOUT}{re.escape(name)}\W*", self.text))
+
+    def asks_of(self, name: str, label: str) -> bool:
+        """Whether it asks for that of the name: whose mother somebody is is no mother of hers."""
+        of = rf"\b{re.escape(fold(label))} (?:of|von|der|des|de|du|del) (?:\w{{1,3}} )?{re.escape(fold(name))}\b"
+        return bool(re.search(of, fold(self.text)))
 
     @property
     def noun(self) -> Phrase | None:

@@ -316,20 +316,31 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Turn:
-    """An earlier question of a chat, with what was done and found."""
+    """An earlier question of a chat, with what was done and found.
+
+    ``results`` is the highest number that one of its results had, those taken back included.
+    """
 
     question: str
     steps: tuple[Step, ...]
     outcome: Outcome
+    results: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", tuple(self.steps))  # checkpoints give lists back
 
     @classmethod
-    def of(cls, question: str, path: Sequence[Step], outcome: Outcome) -> Turn:
-        """A finished question as history; whole tables stay with their own run."""
+    def of(cls, question: str, path: Sequence[Step], discarded: Sequence[Step], outcome: Outcome) -> Turn:
+        """A finished question as history; whole tables stay with their own run.
+
+        Of the steps that were taken back the one stays whose result is the answer.
+        """
         ranking = outcome.ranking and replace(outcome.ranking, found=None)
-        return cls(question, tuple(path), replace(outcome, table=None, ranking=ranking))
+        named = path[-1].call.arguments.get("result") if path and path[-1].call.tool == FINISH else None
+        known = {step.result: step for step in (*reversed(discarded), *reversed(path))}  # the first of the path, if any
+        answer = known.get(named) if named else None
+        steps = path if answer is None or answer in path else sorted((*path, answer), key=lambda step: step.number)
+        return cls(question, tuple(steps), replace(outcome, table=None, ranking=ranking), max(known, default=0))
 
 
 @dataclass(frozen=True)
@@ -367,7 +378,7 @@ class Run:
     @property
     def turns(self) -> tuple[Turn, ...]:
         """The questions that a follow-up knows of, this one last."""
-        return (*self.history, Turn.of(self.question, self.path, self.outcome))
+        return (*self.history, Turn.of(self.question, self.path, self.discarded, self.outcome))
 
 
 class Attempt(NamedTuple):

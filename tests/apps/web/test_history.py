@@ -70,6 +70,12 @@ def test_what_was_deleted_is_fetched_back_or_goes_when_the_page_is_left(page, se
         menu(page, MARIE)
         page.click("#sessions .delete")
         page.wait_for_selector("text=Undo")
+        page.go_back()  # who opens it takes the deletion back
+        page.wait_for_selector("text=Undo", state="detached")
+        wait_for_the_end(page)
+        menu(page, MARIE)
+        page.click("#sessions .delete")
+        page.wait_for_selector("text=Undo")
         page.goto(f"{own.url}/api")
         until(lambda: page.request.get(f"{own.url}/api/sessions/{session}").status == 404)
 
@@ -85,8 +91,13 @@ def test_what_was_deleted_is_gone_after_a_while_and_what_is_fetched_back_stays(p
         page.click("#sessions .delete:visible")
     page.clock.fast_forward(20_000)
     page.click("text=Undo >> nth=0")
+    menu(page, "n is")
+    page.click("#sessions .choices:visible >> text=Rename")
+    page.keyboard.type("Numbers")  # is not thrown away
     page.clock.fast_forward(11_000)
     page.wait_for_selector("#sessions [data-id]", state="detached")
+    page.keyboard.press("Enter")
+    assert page.locator("#sessions li a").all_inner_texts()[0].startswith("Numbers")
     assert page.locator("#sessions li a").count() == 1
 
 

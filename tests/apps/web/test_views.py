@@ -1,5 +1,6 @@
 """Results in a browser: their views, and how values are written."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -421,3 +422,6 @@ def test_answer_query_and_link_are_copied(answered):
             answered.click(button)
         answered.wait_for_selector("text=Copied")  # or that of the button before
         until(lambda start=wanted: answered.evaluate("navigator.clipboard.readText()").startswith(start))
+    query = 'ASK {} # """ + bad() + """'
+    code = answered.evaluate("async (q) => (await import('/static/code.js')).CODE.Python('', q)", query)
+    assert ast.literal_eval(ast.parse(code).body[1].value) == query

@@ -481,6 +481,16 @@ def test_an_update_takes_new_files_in_as_the_build_took_those_before(tmp_path, k
         assert {reason: one.count for reason, one in skb.meta.dropped.items()} == {
             "node id given twice": 1, "node without an id": 1,
         }  # fmt: skip
+    (tmp_path / "reviews.csv").write_text("nr,of\n51,2\n52,9\n")
+    (tmp_path / "r.toml").write_text(
+        '[[table]]\nfile = "reviews.csv"\nid = "nr"\ntype = "review"\nprefix = "r"\nedges = ["of:of:product"]\n'
+    )
+    ran(kbnav, "skb", "update", out, "--tables", tmp_path / "r.toml")
+    for _ in range(2):  # as records over it, and read again
+        with SKB.open(out) as skb:
+            assert {("r51", "of", "2")} == {edge for edge in edges_of(skb) if edge[1] == "of"}
+            assert skb.documents[skb.number("r52")].get("of") == "9"
+        ran(kbnav, "skb", "update", out)
 
 
 def test_an_update_embeds_with_lsa_takes_the_row_of_one_id_that_the_build_took_and_names_odd_cells(tmp_path, kbnav):

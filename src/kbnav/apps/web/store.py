@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
@@ -477,6 +477,8 @@ class Results:
         self._run, self._transaction = database.run, database.transaction
         self.order = lru_cache(16)(self._sort)
         """The numbers of a result's rows, sorted by a column, or descending. Raises KeyError where it is gone."""
+        self.labels: Callable[[str], dict[str, str]] = lru_cache(16)(lambda result_id: {})  # noqa: ARG005
+        """Labels that were looked up for a result."""
 
     def keep(self, head: StoredResult, result: Result, most: int = RESULT_BYTES) -> Result:
         """Keep a table or ranking, in place of one of the same id; what of it was kept.

@@ -167,7 +167,7 @@ def _reread(
         for number, layer in enumerate(layers[1:]):
             build(source, folder / str(number), _BARE, progress=progress)
             below = opened.enter_context(SKB.open(folder / str(number)))
-            records = layer.source(below)
+            records = layer.source(below, behind=layers[: number + 1])
             source = updated = Updated(below, records, whole=True)
             for record in updated.records[0]:
                 place = below.nodes.ids.find(record.id)
@@ -176,6 +176,12 @@ def _reread(
                 if record.left_out or other or (record.type or kind, record.name or name) != (kind, name):
                     losses.add(f"nodes that {records.description.removeprefix('records: ')} overrides", record.id)
         yield source
+
+
+def _layers(path: Path, meta: Meta) -> list[Recipe]:
+    """What an SKB was built from, and its updates; without those whose mapping of tables is gone."""
+    whole = Recipe.model_validate(meta.recipe).moved(path, Path()) if meta.recipe else Recipe()
+    return [one for one in (whole, *whole.updates) if meta.recipe and (not one.tables or one.tables.exists())]
 
 
 def _tell_values(old: SKB, number: int, new: SKB, other: int, changes: Losses) -> None:
@@ -200,7 +206,7 @@ def difference(
     with ExitStack() as opened:
         folder = Path(opened.enter_context(TemporaryDirectory(prefix="kbnav-")))
         old = opened.enter_context(SKB.open(path))
-        over = Updated(old, _aside(records, folder).source(old)) if records else None
+        over = Updated(old, _aside(records, folder).source(old, behind=_layers(path, old.meta))) if records else None
         again = _reread(path, old.meta, losses, progress, skip=skip, aside=folder)
         build(over or opened.enter_context(again), folder / "new", _BARE, progress=progress)
         new = opened.enter_context(SKB.open(folder / "new"))
@@ -275,7 +281,7 @@ def update(
         if isinstance(records, Recipe) and meta.recipe:
             moved = records.moved(Path(), path).model_dump(mode="json", exclude_defaults=True)
             recipe = {**meta.recipe, "updates": [*meta.recipe.get("updates", ()), moved]}
-        source = records.source(skb) if isinstance(records, Recipe) else records
+        source = records.source(skb, behind=_layers(path, meta)) if isinstance(records, Recipe) else records
         over = Updated(skb, source) if source else None
         again = _reread(path, meta, Losses(), progress, skip=skip)
         made = build(

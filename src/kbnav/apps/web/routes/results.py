@@ -335,9 +335,16 @@ def _sorted(
     """Some of the rows that are wanted, by their numbers and whole, and how many there are."""
     head, table = stored
     rows = list(table.rows()) if table.count <= 10 * MOST_NAMED else []
-    if few := 0 < len(missing_labels(rows, table.head)) <= MOST_NAMED:
-        labels = {**table.head.labels, **_file_labels(parts, stored)(rows)}
-        table = replace(table, head=replace(table.head, labels=labels))
+    at = table.columns.index(sort) if sort else 0
+    ids = missing_labels(rows if find else [row[at : at + 1] for row in rows], table.head)
+    if few := 0 < len(ids) <= MOST_NAMED:
+        served, labels = parts.service.kb(head.kb), parts.store.results.labels(head.id)
+        missing, end = [one for one in ids if one not in labels], time.monotonic() + FILE_LABEL_SECONDS
+        with suppress(KbnavError), served.breaker.watching():
+            while missing and time.monotonic() < end:
+                batch, missing = missing[:50], missing[50:]
+                labels.update({**dict.fromkeys(batch, ""), **served.kb.labels(batch, language=head.language)})
+        table = replace(table, head=replace(table.head, labels={**table.head.labels, **labels}))
     numbers: Sequence[int] = matching(table, find) if find else range(table.count)
     if sort:
         wanted, known = set(numbers), parts.store.results.order

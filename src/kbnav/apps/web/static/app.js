@@ -396,6 +396,7 @@ class Chat {
       this.list();
       return kept("query") ? this.again(kept("query")) : this.welcome();
     }
+    this.kept.spare(id);
     try {
       const [found, parts] = await Promise.all([call(`/api/sessions/${encodeURIComponent(id)}`), views()]);
       if (left()) return undefined;

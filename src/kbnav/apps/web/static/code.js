@@ -2,9 +2,7 @@
 
 const python = (service, query) => `import requests
 
-query = r"""
-${query}
-"""
+query = ${query.includes('"""') ? JSON.stringify(query) : `r"""\n${query}\n"""`}
 headers = {"User-Agent": "your tool (you@example.org)", "Accept": "application/sparql-results+json"}
 reply = requests.get("${service}", params={"query": query}, headers=headers)
 reply.raise_for_status()

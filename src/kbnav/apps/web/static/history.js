@@ -132,28 +132,28 @@ export class History {
   }
 
   gone(one) {
-    const back = () => {
-      clearTimeout(this.going.get(one.id));
-      this.going.delete(one.id);
-      this.show();
-    };
+    const back = () => this.spare(one.id);
     return h("li", { class: "soft", role: "status" }, t("session.deleted"), " ", h("button", { type: "button", "data-id": one.id, onclick: back }, t("session.undo")));
+  }
+
+  /** Fetch back what was deleted. */
+  spare(id) {
+    clearTimeout(this.going.get(id));
+    if (this.going.delete(id)) this.show();
   }
 
   async remove(id) {
     this.going.delete(id);
-    const own = this.queries.filter((one) => one.id !== id);
-    if (own.length < this.queries.length) {
-      this.queries = own;
-      return this.show();
-    }
     try {
-      await call(`/api/sessions/${encodeURIComponent(id)}`, "DELETE", undefined, { keepalive: true });
+      if (id.startsWith("query ")) this.queries = this.queries.filter((one) => one.id !== id);
+      else await call(`/api/sessions/${encodeURIComponent(id)}`, "DELETE", undefined, { keepalive: true });
       this.found = this.found.filter((one) => one.id !== id);
+      this.place.querySelector(`[data-id="${CSS.escape(id)}"]`)?.parentElement.remove(); // the others may have a menu open
     } catch (error) {
       this.complain(error);
+      this.show();
     }
-    return this.show();
+    if (!this.place.children.length) this.show();
   }
 }
 

@@ -123,7 +123,7 @@ export class ResultView {
       this.element.dispatchEvent(new CustomEvent("things", { bubbles: true, detail: this.result.columns.filter((_, place) => page.rows.some((row) => row[place]?.id)) }));
       this.state.total = page.total;
       this.problem.hidden = true;
-      this.date(page, turn).then(() => this.rank(page, turn));
+      this.date(page, turn).then(() => this.rank(page, turn)).catch(() => {});
     } catch (error) {
       this.problem.textContent = error.message;
       this.problem.hidden = false;
@@ -152,10 +152,11 @@ export class ResultView {
     if (!this.body.querySelector(".evidence")) this.show(page);
   }
 
-  /** Beside a few rows, how many other values are stated of lower rank. */
+  /** Beside a few rows of the newest answer, not of a shared one, how many other values are stated of lower rank. */
   async rank(page, turn) {
-    if (!this.ranked || page.total > FEW) return;
-    const found = await call(`${this.base}/evidence?${new URLSearchParams(page.numbers.map((row) => ["row", row]))}`).catch(() => null);
+    if (!this.ranked || page.total > FEW || this.base.startsWith("/api/shared") || this.element.closest("section")?.nextElementSibling) return;
+    const signal = AbortSignal.timeout(15_000);
+    const found = await call(`${this.base}/evidence?${new URLSearchParams(page.numbers.map((row) => ["row", row]))}`, "GET", undefined, { signal }).catch(() => null);
     if (!found || turn !== this.asked) return;
     const shown = page.rows.flat().map((one) => one?.text);
     const buttons = this.body.querySelectorAll(".why");

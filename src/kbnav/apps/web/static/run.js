@@ -124,7 +124,7 @@ export class RunView {
     this.words.replaceChildren(
       head ? h("p", { class: "head" }, head) : "",
       doubts(answer.doubts ?? [], answer.understood, answer.status === "no answer" ? answer.note : undefined),
-      answer.text && answer.doubts?.some((one) => one.kind === "copy") ? h("p", { class: "part" }, t("copy.part", { kb: served?.name })) : "",
+      answer.text && answer.doubts?.some((one) => one.kind === "copy") ? h("p", { class: "part" }, t("copy.part", { kb: "Wikidata" })) : "",
       answer.text ? h("p", { class: "text", dir: "auto", "data-said": answer.text }, none ? t("absent.stated_none") : readable(answer.text)) : "",
       answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "",
       nothing && !answer.note ? h("p", { class: "note" }, t("offline.unanswered")) : "");

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -86,14 +86,18 @@ class Recipe(Strict):
         paths = {"sources": tuple(map(move, self.sources)), "tables": move(self.tables), "bad": move(self.bad)}
         return self.model_copy(update={**records, **paths})
 
-    def source(self, over: SKB | None = None, *, whole: bool = False) -> Source:
+    def source(self, over: SKB | None = None, *, whole: bool = False, behind: Iterable[Recipe] = ()) -> Source:
         """What to build from, but for the updates; ``over`` and ``whole`` as of a ``TableSource``.
+
+        ``behind``: the recipes whose nodes ``over`` has.
 
         Raises UsageError, and DataError for a bad TOML file.
         """
         source = self._source()
         if over and isinstance(source, TableSource):
-            source = replace(source, over=over, whole=whole)
+            read = (one._source() for one in behind)
+            known = {kind: by for one in read if isinstance(one, TableSource) for kind, by in one.prefixes().items()}
+            source = replace(source, over=over, whole=whole, known=known)
         return OfTypes(source, self.types) if self.types else source
 
     def _source(self) -> Source:

@@ -219,6 +219,8 @@ class TableSource:
     """File for lines that cannot be read, with their reasons; None: such a line ends the build."""
     over: SKB | None = None
     """The SKB that is updated: where all values of a field are numbers, or dates, other cells cannot be read."""
+    known: Mapping[str, str] = field(default_factory=dict)
+    """Types of its nodes that came from tables, with the prefixes of their ids: edge columns may lead to these too."""
     whole: bool = False
     """Whether these are the files of its build, read again, and not records over it."""
     _read: dict[tuple[Table, str], dict[str, Column]] = field(default_factory=dict, init=False, repr=False)
@@ -252,7 +254,7 @@ class TableSource:
         """Every row as a node, then the nodes that are made of columns. Raises UsageError, DataError with the line."""
         if self.bad:
             self.bad.unlink(missing_ok=True)
-        prefixes, ends = self._prefixes(), self._ends()
+        prefixes, ends = self.prefixes(), self._ends()
         made: dict[tuple[str, str], None] = {}
         merged: dict[str, NodeRecord] = {}
         for table, record, repeated in self._taken(losses):
@@ -277,7 +279,7 @@ class TableSource:
 
     def edges(self, losses: Losses | None) -> Iterator[EdgeRecord]:
         """The edges of columns, then those of files of edges, whose further columns are named in ``losses``."""
-        prefixes = self._prefixes()
+        prefixes = self.prefixes()
         if any(table.edges for table in self._tables):
             replaced = set[tuple[str, str]]()
             for table, record, _ in self._taken(None):
@@ -408,12 +410,13 @@ class TableSource:
                 found[column.name] = kind, values[:3]
             yield one.file, found
 
-    def _prefixes(self) -> dict[str, str]:
+    def prefixes(self) -> dict[str, str]:
+        """The prefixes of ids by the tables' types. Raises UsageError where a type has two."""
         found: dict[str, str] = {}
         for table in self._tables:
             if table.type and found.setdefault(table.type, table.prefix) != table.prefix:
                 raise UsageError(f"the tables of type {table.type} have different prefixes")
-        return found
+        return {**self.known, **found}
 
     def _rows(self, table: Table | Links, losses: Losses | None) -> Iterator[Record]:
         def put_aside(error: DataError, line: str) -> None:
