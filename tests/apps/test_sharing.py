@@ -4,6 +4,7 @@ import csv
 import html
 import io
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from rich.console import Console
 import kbnav
 from kbnav.answers.tables import Absence, AnswerTable, Ranked, Ranking, Term, node_term
 from kbnav.apps.bot.wikitext import reply_text
-from kbnav.apps.console import answer_record, call_lines, print_answer
+from kbnav.apps.console import answer_record, call_lines, print_answer, table_lines
 from kbnav.apps.secrets import Secrets
 from kbnav.apps.sharing import shared_page
 from kbnav.apps.texts import Texts
@@ -107,6 +108,27 @@ def test_a_saved_run_is_exported_with_its_statements_and_cited(kbnav, saved, tmp
     with (tmp_path / "answer.csv").open(encoding="utf-8-sig", newline="") as rows:
         assert next(csv.DictReader(rows)) == {"answer": "Marie Curie", "answer id": "Q7186"}
     assert saved.citation == citation(saved.run, saved.query_page)
+
+
+def test_an_export_asks_no_address_that_only_the_runs_file_names(kbnav, saved, tmp_path, monkeypatch):
+    opened: list[str] = []
+    monkeypatch.setattr("kbnav.knowledge.open.open_kb", lambda settings: opened.append(settings.kb) or nullcontext())
+    monkeypatch.setattr("kbnav.apps.cli.ask.node_fields", lambda base, ranking: [])
+    outcome = replace(saved.run.outcome, ranking=Ranking((Ranked("n1", 1.0, "One"),)))
+    for kb in ("http://127.0.0.1:9", "mini + s3://theirs/skb", "demo"):
+        forged = replace(saved.run, outcome=outcome, settings={**saved.run.settings, "kb": kb})
+        (tmp_path / "forged.json").write_text(to_json(forged))
+        kbnav.out("export", "forged.json", "forged.csv")
+    assert opened == ["demo"]
+
+
+@pytest.mark.parametrize(("label", "shown"), [("Marie Curie", 1), ("Maria", 2)])
+def test_a_column_of_labels_is_left_out_only_where_it_repeats_them(label, shown):
+    row = (Term("uri", "http://www.wikidata.org/entity/Q7186"), Term("literal", label))
+    table = AnswerTable(("x", "xLabel"), (row,), labels={"Q7186": "Marie Curie"})
+    out = io.StringIO()
+    Console(file=out).print(table_lines(table))
+    assert ("xLabel" in out.getvalue()) == (shown == 2)
 
 
 NO = "ASK { wd:Q979 wdt:P61 wd:Q937 }"

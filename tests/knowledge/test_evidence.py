@@ -146,6 +146,19 @@ def test_the_groups_of_a_count_have_their_own_and_types_only_where_nothing_else_
     assert {one.property for one in alone.rows[0]} == {"P31"}
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT ?kind { wd:Q7186 wdt:P31 ?kind ; wdt:P19 ?b }",
+        "ASK { wd:Q979 wdt:P31 wd:Q11344 ; wdt:P61 wd:Q7186 }",
+        "SELECT (COUNT(DISTINCT ?k) AS ?n) { wd:Q979 wdt:P61 wd:Q7186 ; wdt:P31 ?k }",
+        "SELECT ?k (COUNT(?x) AS ?n) { ?x wdt:P61 wd:Q7186 ; wdt:P31 ?k } GROUP BY ?k",
+    ],
+)
+def test_a_type_that_is_asked_for_or_counted_is_told(mini_kb, query):
+    assert "P31" in {one.property for one in found(mini_kb, query).rows[0]}
+
+
 def test_only_the_side_of_a_choice_that_holds_is_told(atlantis):
     both = "SELECT ?x { { wd:Q1 wdt:P36 ?x } UNION { wd:Q1 wdt:P30 ?x } }"
     table = atlantis.execute_query(both)

@@ -29,7 +29,7 @@ from kbnav.agents.common.state import start
 from kbnav.encoders.endpoint import Endpoint
 from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, StopRun, UsageError
 from kbnav.models.calls import BYTES_PER_TOKEN, Blobs, ModelCalls, Replies, open_calls
-from kbnav.models.cancellation import Cancellation, OutOfTime
+from kbnav.models.cancellation import _CANCELLATION, Cancellation, OutOfTime, within
 from kbnav.models.chat import LARGEST, ask, invoke, open_chat_model
 from kbnav.models.scripted import ScriptedModel, answer, names
 from kbnav.models.transport import Draft, _Reading, client, reply_purpose, streaming_to
@@ -207,11 +207,22 @@ def test_refusals_are_recognised(reply):
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n"
 
 
+@pytest.fixture(params=["the shared loop", "the run's loop"])
+def loop(request: pytest.FixtureRequest) -> Iterator[None]:
+    """In which loop a model is asked; that of the run is its caller's, as of ``aask``."""
+    if request.param == "the shared loop":
+        yield
+        return
+    with cancellation() as own, within(_CANCELLATION, own):
+        yield
+
+
 def asked(url: str, *, timeout: float = 5.0) -> str:
     """A model's reply to a prompt."""
     return ask(open_chat_model(settings_for(url, model_timeout=timeout), sampling=False), "hello")[0]
 
 
+@pytest.mark.usefixtures("loop")
 @pytest.mark.parametrize("first", [HEAD, HEAD[:20]], ids=["body", "headers"])
 def test_a_reply_that_drips_ends_with_the_time_for_a_whole_one(first):
     began = time.monotonic()
@@ -220,6 +231,7 @@ def test_a_reply_that_drips_ends_with_the_time_for_a_whole_one(first):
     assert time.monotonic() - began < 30  # it would never end
 
 
+@pytest.mark.usefixtures("loop")
 def test_a_small_body_that_unpacks_to_a_huge_one_is_refused():
     body = json.loads(completion("hello").body)
     bomb = gzip.compress(json.dumps(body).encode() + b" " * (8 * LARGEST))
@@ -228,6 +240,7 @@ def test_a_small_body_that_unpacks_to_a_huge_one_is_refused():
         asked(stub.base_url)
 
 
+@pytest.mark.usefixtures("loop")
 def test_a_plain_body_beyond_the_limit_is_refused_and_one_within_is_read():
     with ModelStub([completion("x" * LARGEST)]) as stub, pytest.raises(BadResponse, match="larger than 4 MiB"):
         asked(stub.base_url)
@@ -235,6 +248,7 @@ def test_a_plain_body_beyond_the_limit_is_refused_and_one_within_is_read():
         assert len(asked(stub.base_url)) == LARGEST - 2000
 
 
+@pytest.mark.usefixtures("loop")
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_to_another_place_is_not_followed(status):
     with ModelStub([completion("caught")]) as other:
@@ -244,6 +258,7 @@ def test_a_redirect_to_another_place_is_not_followed(status):
         assert not other.requests
 
 
+@pytest.mark.usefixtures("loop")
 def test_a_redirect_within_the_place_is_followed():
     with ModelStub([Canned(b"", 307, headers={"Location": "/v2/chat/completions"}), completion("hello")]) as stub:
         assert asked(stub.base_url) == "hello"
@@ -315,6 +330,7 @@ def test_thoughts_and_arguments_of_no_sensible_length_are_cut():
     assert len(json.dumps(silent.arguments)) < 10_000
 
 
+@pytest.mark.usefixtures("loop")
 @pytest.mark.parametrize("status", [200, 400, 401, 500])
 def test_a_key_that_is_echoed_is_told_nobody(status):
     reply = completion(f"You sent {KEY}, did you?") if status == 200 else failure(status, f"no such key: {KEY}")

@@ -143,9 +143,10 @@ def _of_row(
     forms = {one for one in whole if stated and words.predicate(one.value.value)[0] not in ("", "wd", "wdno")}
     said = {one for one in whole if not one.statement and (one.subject, one.property, one.value) in stated}
     left = [one for one in whole if one not in forms | said]
-    types = (words.of(INSTANCE_OF), TYPE)  # of what is counted, and not in the row, they say little
-    told = {one.subject for one in left if one.property not in types}
-    return [one for one in left if one.property not in types or one.subject in row or one.subject not in told]
+    types = (words.of(INSTANCE_OF), TYPE)  # of what is counted they say little, unless they are in the row
+    counted = {solution[at[name]] for solution in found.rows for name in asked.counted if name in at}
+    told = counted.intersection(one.subject for one in left if one.property not in types) - {*row}
+    return [one for one in left if one.property not in types or one.subject not in told or one.value in row]
 
 
 def _bound(

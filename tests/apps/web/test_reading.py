@@ -1,10 +1,15 @@
 """How a question was read, in a real browser: by rules."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
+from kbnav.apps.web import examples as made_examples
+from kbnav.errors import NotAnswering
 from kbnav.knowledge.sparql.verbalization import verbalize
+from kbnav.models.cancellation import Cancellation
+from kbnav.settings.model import Settings
 from tests.apps.web.parts import Server, Visit, web_settings
 from tests.apps.web.test_page import MARIE, ask, ask_and_wait, wait_for_the_end
 from tests.knowledge.endpoint.conftest import COMPANY
@@ -80,6 +85,35 @@ def test_examples_are_made_of_an_endpoint_and_of_an_skb_and_are_answered(fresh_h
         for kb, question in ((town, "Who was born in Coldwick?"), (store, made[0])):
             answer = visit.answered(visit.session(kb=kb), question)["answer"]
             assert (answer["status"], answer["understood"]["unused"]) == ("answered", [])
+
+
+@pytest.mark.parametrize(
+    ("relation", "made"),
+    [
+        ("cites", []),
+        ("members of", []),
+        ("has address", ["What is the address of Red Moon?"]),
+        ("lives in", ["Which book lives in B?"]),
+        ("part of", ["Which book is part of B?"]),
+    ],
+)
+def test_examples_are_made_of_relations_that_make_a_sentence(relation, made):
+    assert made_examples._asked("book", relation, "Red Moon", "B") == made
+
+
+def test_examples_that_failed_are_made_again(monkeypatch):
+    failing = SimpleNamespace(kb=None, key="x", asking=lambda *_: Settings())
+    monkeypatch.setattr(made_examples, "usual_agent", lambda kb: "")
+    monkeypatch.setattr(made_examples, "build_agent", lambda kb, settings: settings)
+    monkeypatch.setattr(made_examples, "_questions", lambda kb: iter([["Who?"]]))
+    monkeypatch.setattr(made_examples, "_is_answered", lambda agent, question: None)
+    service = SimpleNamespace(examples={}, ending=Cancellation())
+    first = made_examples.examples_of(service, failing)
+    assert isinstance(first.exception(10), NotAnswering)
+    monkeypatch.setattr(made_examples, "_is_answered", lambda agent, question: False)
+    again = made_examples.examples_of(service, failing)
+    assert again.result(10) == []
+    assert made_examples.examples_of(service, failing) is again
 
 
 def test_a_card_says_what_an_entity_is(page, server):

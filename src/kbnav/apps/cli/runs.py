@@ -98,12 +98,16 @@ def _evidence(run: Run, settings: Settings, most: int = MOST_ROWS) -> Provenance
 
 
 def _fields(run: Run, settings: Settings) -> Sequence[Mapping[str, Any]]:
-    """The fields of the nodes of a saved run's ranking; none where its knowledge base is gone."""
+    """The fields of the nodes of a saved run's ranking; none where its knowledge base is gone.
+
+    An address is asked only where the reader's own settings name it: a run's file may be anybody's.
+    """
     from kbnav.apps.cli.ask import node_fields
     from kbnav.knowledge.open import open_kb
 
-    if ranking := run.outcome.ranking:
-        with suppress(KbnavError), open_kb(load(kb=str(run.settings.get("kb") or settings.kb))) as base:
+    ranking, kb = run.outcome.ranking, str(run.settings.get("kb") or settings.kb)
+    if ranking and ("://" not in kb or kb == settings.kb):
+        with suppress(KbnavError), open_kb(load(kb=kb)) as base:
             return node_fields(base, ranking)
     return ()
 

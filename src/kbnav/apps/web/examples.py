@@ -14,7 +14,7 @@ from kbnav.answers.language import plural
 from kbnav.apps.console import EXAMPLES
 from kbnav.apps.web.results import text_of
 from kbnav.apps.web.service import Served, Service
-from kbnav.errors import KbnavError
+from kbnav.errors import KbnavError, NotAnswering
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.endpoint.kb import EndpointKB
 from kbnav.knowledge.skb.kb import as_skb
@@ -27,7 +27,9 @@ MOST = 3
 TRIED = 8
 """Questions that are tried; each takes the time of an answer."""
 ENOUGH = 15.0
-"""Seconds after which one that is answered will do."""
+"""Seconds after which one that is answered will do; none takes longer."""
+LONGEST = 60.0
+"""Seconds after which no other is tried."""
 _STATED = """
 SELECT ?name ?relation WHERE {
   { SELECT ?thing ?p WHERE {
@@ -49,25 +51,43 @@ def examples_of(service: Service, served: Served) -> Future[list[str]]:
 
 
 def _examples(served: Served) -> list[str]:
-    """Those that are given; else a few that the rules answer here by one query without leaving a word out."""
+    """Those that are given; else a few that the rules answer here by one query without leaving a word out.
+
+    Raises NotAnswering where there is none because the knowledge base did not answer, or not in time.
+    """
     good = list(EXAMPLES.get(served.key, ()))
     if good:
         return good
-    agent = build_agent(served.kb, served.asking(usual_agent(served.kb), OFFLINE))
-    began = time.monotonic()
-    for ways in islice(_questions(served.kb), TRIED):
-        if len(good) == MOST or (good and time.monotonic() > began + ENOUGH):
+    settings = served.asking(usual_agent(served.kb), OFFLINE)
+    budget = settings.budget.model_copy(update={"seconds": ENOUGH})
+    agent = build_agent(served.kb, settings.model_copy(update={"budget": budget}))
+    began, failed = time.monotonic(), False
+    for ways in islice(filter(None, _questions(served.kb)), TRIED):
+        spent = time.monotonic() - began
+        failed |= spent > LONGEST
+        if len(good) == MOST or spent > (ENOUGH if good else LONGEST):
             break
-        good += islice(filter(partial(_is_answered, agent), ways), 1)
+        for question in ways:
+            answered = _is_answered(agent, question)
+            failed |= answered is None
+            if answered:
+                good.append(question)
+                break
+    if failed and not good:
+        raise NotAnswering(f"{served.key} did not answer")
     return good
 
 
-def _is_answered(agent: Agent, question: str) -> bool:
+def _is_answered(agent: Agent, question: str) -> bool | None:
+    """Whether it is answered; None where that could not be found out."""
     try:
-        outcome = attempt(agent, question).run.outcome
+        run, failure = attempt(agent, question)
     except KbnavError:
-        return False
-    return outcome.status == "answered" and outcome.understood is not None and not outcome.understood.unused
+        return None
+    read = run.outcome.understood
+    if run.outcome.status == "answered" and read is not None and not read.unused:
+        return True
+    return None if failure or run.outcome.status == "failed" or run.seconds > ENOUGH else False
 
 
 def _questions(kb: KnowledgeBase) -> Iterator[Sequence[str]]:
@@ -102,9 +122,14 @@ def _questions(kb: KnowledgeBase) -> Iterator[Sequence[str]]:
 def _asked(kind: str, relation: str, thing: str, value: str) -> list[str]:
     """What a person would ask: of a noun what it is, of a verb or a preposition who or which does it."""
     kind, relation = kind.replace("_", " ").casefold(), relation.replace("_", " ").strip() or relation
+    noun = relation.removeprefix("has ")
     first, *_, last = relation.casefold().split(" ") * 2
+    start = noun.casefold().split(" ")[0]
+    ends_in_s = start.endswith("s") and not start.endswith(("ss", "us", "is"))
     if last in ("by", "in", "of", "on", "at", "to", "from") or last.endswith("ed"):
+        if ends_in_s and last == "of":  # "members of"
+            return []
         be = "" if last.endswith("ed") or first.endswith("s") else "was " if first == "born" else "is "
         people = ["Who"] * (kind in ("person", "people", "human"))
         return [f"{who} {be}{relation} {value}?" for who in (*people, f"Which {kind}")]
-    return [f"What is the {relation.removeprefix('has ')} of {thing}?"] * bool(thing)
+    return [f"What is the {noun} of {thing}?"] * (bool(thing) and not ends_in_s)  # not "the cites of"

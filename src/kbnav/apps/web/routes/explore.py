@@ -10,11 +10,11 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel
 
-from kbnav.apps.web.examples import examples_of
+from kbnav.apps.web.examples import LONGEST, examples_of
 from kbnav.apps.web.rendering import page
 from kbnav.apps.web.routes.common import REFUSALS, Language, PartsOf, VisitorOf, look_up
 from kbnav.apps.web.service import Served
-from kbnav.errors import NotOffered
+from kbnav.errors import KbnavError, NotOffered
 from kbnav.knowledge.skb.exploring import Explorer, NodePage
 from kbnav.knowledge.skb.kb import as_skb
 from kbnav.tools.show import cut
@@ -151,4 +151,8 @@ async def card(
 @api_router.get("/examples/{kb}")
 async def examples(kb: str, parts: PartsOf) -> list[str]:
     """Questions that are known to be answered; made beside, and once, where none are given."""
-    return await asyncio.shield(asyncio.wrap_future(examples_of(parts.service, parts.service.kb(kb))))
+    made = asyncio.wrap_future(examples_of(parts.service, parts.service.kb(kb)))
+    try:
+        return await asyncio.wait_for(asyncio.shield(made), LONGEST)
+    except (KbnavError, TimeoutError):  # asked for again, they are made again
+        return []
