@@ -18,7 +18,7 @@ from kbnav.errors import BadArguments, QueryTimeout, Stopped, TellModel, Unknown
 from kbnav.knowledge.absence import stated_none
 from kbnav.knowledge.base import Direction, Entry, Profiled, SearchKind, Shaped, is_mirror
 from kbnav.knowledge.several import asked_by
-from kbnav.knowledge.sparql.diagnose import diagnosis, is_empty_result, unfilled
+from kbnav.knowledge.sparql.diagnose import diagnosis, is_empty_result
 from kbnav.knowledge.sparql.remarks import Measures, Row, measures, remarks
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, entity_ids, respelled, vocabulary_of
 from kbnav.models.cancellation import Cancellation, OutOfTime
@@ -188,11 +188,10 @@ def run_query(context: Context, query: str) -> Observation:
     context.tables[query] = table
     name = f"Result {context.number}" if context.number and context.shown.whole_rows else ""
     empty = context.shown.profiles and is_empty_result(query, table)
-    quick = took < _QUICK
-    reason = _diagnosis(context, query, table, empty=empty) if context.shown.profiles and (empty or quick) else ""
+    reason = _diagnosis(context, query, table) if empty and context.shown.profiles else ""
     told: list[str] = []
     seen: Measures = {}
-    if context.shown.whole_rows and not (empty and reason) and quick:
+    if context.shown.whole_rows and not reason and took < _QUICK:
         told, seen = _remarks(context, query, table)
         days = {cell.value for (row, at), one in seen.items() if (cell := row[at]) and (one.precision or 0) > _MONTH}
         context.tables[query] = replace(table, days=tuple(sorted(one for one in days if "-01-01T" in one)))
@@ -213,17 +212,17 @@ def again(context: Context, query: str) -> Observation | None:
     return None
 
 
-def _diagnosis(context: Context, query: str, table: AnswerTable, *, empty: bool) -> str:
-    """Which kind of nothing a result is, or one of its columns."""
-    if empty and (none := stated_none(context.kb, query, context.language)):
+def _diagnosis(context: Context, query: str, table: AnswerTable) -> str:
+    """Which kind of nothing a result is."""
+    if none := stated_none(context.kb, query, context.language):
         return f"It is stated that there is none. {none.text}"
 
     def holds(ask: str) -> bool:
         return bool(context.kb.execute_query(ask, language=context.language).boolean)
 
     certain, partial = not len(table) or table.boolean is not None, is_mirror(context.kb.state())
-    found = diagnosis(query, holds, certain=certain, partial=partial) if empty else None
-    return found.text if found else unfilled(query, table, holds, partial=partial)
+    found = diagnosis(query, holds, certain=certain, partial=partial)
+    return found.text if found else ""
 
 
 _MONTH = 10

@@ -140,24 +140,6 @@ def test_yes_and_no(context):
     assert asked.rows == 1
 
 
-@pytest.mark.parametrize(
-    ("select", "why"),
-    [
-        ("?x (MAX(?d) AS ?y) {{ {0} OPTIONAL {{ ?x wdt:P576 ?d }} }} GROUP BY ?x", "`?x wdt:P576 ?d` matches nothing"),
-        ("(COUNT(?d) AS ?n) {{ {0} OPTIONAL {{ ?x wdt:P576 ?d }} }}", "?n is empty. No match: `?x wdt:P576 ?d`"),
-        ("?x ?y {{ {0} }}", "?y is empty: no condition gives ?y a value."),
-        ("(SUM(?s) AS ?y) {{ {0} ; wdt:P246 ?s }}", "?y is empty, though its conditions match"),
-        ("?x ?y {{ {0} OPTIONAL {{ ?x wdt:P61 ?y }} }}", ""),
-        ("?x ?xAltLabel {{ {0} SERVICE wikibase:label {{ bd:serviceParam wikibase:language 'zu' }} }}", ""),
-        ("(MAX(?d) AS ?m) (?m + 1 AS ?y) {{ {0} ; wdt:P61 ?d }}", ""),
-    ],
-)
-def test_a_column_without_a_value_in_any_row_says_why(context, select, why):
-    text = use(context, "execute_query", query=f"SELECT {select.format('?x wdt:P31 wd:Q11344')}").text
-    assert why in text
-    assert bool(why) is ("is empty" in text)
-
-
 Q = "http://www.wikidata.org/entity/"
 
 
@@ -373,10 +355,6 @@ def test_queries_about_a_result_share_one_short_time_and_the_last_is_stopped(con
     assert seen.rows == 3
     assert stopped.is_set()
     assert len(asked) == 2
-    asked.clear()
-    monkeypatch.setattr("kbnav.tools.wikidata._QUICK", 0)  # behind a slow query nothing more is asked
-    use(context, "execute_query", query="SELECT ?x ?y { ?x wdt:P31 wd:Q11344 OPTIONAL { ?x wdt:P576 ?y } }")
-    assert len(asked) == 1
 
 
 def numbered(context: Context, query: str) -> Context:

@@ -19,12 +19,11 @@ from kbnav.knowledge.several import asked_by
 from kbnav.knowledge.sparql.evidence import EvidenceQuery, evidence_query
 from kbnav.knowledge.sparql.syntax import is_variable
 from kbnav.knowledge.sparql.verbalization import verbalize_groups
-from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, STANDARD_PREFIXES, Vocabulary, vocabulary_of
+from kbnav.knowledge.sparql.vocabulary import Vocabulary, vocabulary_of
 from kbnav.knowledge.wikidata.entities import date_text
 
 MOST_ROWS = 20
 """Rows that evidence is looked for at once."""
-TYPE = STANDARD_PREFIXES["rdf"] + "type"
 _MOST_SOLUTIONS = 400
 _MOST_TRIPLES = 5000
 _DAY = 11
@@ -130,7 +129,7 @@ def provenance(
 def _of_row(
     asked: EvidenceQuery, words: Vocabulary, columns: Sequence[str], row: Sequence[Cell], found: AnswerTable
 ) -> list[Evidence]:
-    """What makes a row true, without triples that a statement says, or that say how statements are written."""
+    """What makes a row true; a triple is left out where a statement says it, or how statements are written."""
     at = {name: place for place, name in enumerate(found.columns)}
     wanted = [(at[key], row[columns.index(key)]) for key in asked.keys if key in at]
     kept: dict[Evidence, None] = {}
@@ -142,11 +141,7 @@ def _of_row(
     stated = {(one.subject, one.property, one.value) for one in whole if one.statement}
     forms = {one for one in whole if stated and words.predicate(one.value.value)[0] not in ("", "wd", "wdno")}
     said = {one for one in whole if not one.statement and (one.subject, one.property, one.value) in stated}
-    left = [one for one in whole if one not in forms | said]
-    types = (words.of(INSTANCE_OF), TYPE)  # of what is counted they say little, unless they are in the row
-    counted = {solution[at[name]] for solution in found.rows for name in asked.counted if name in at}
-    told = counted.intersection(one.subject for one in left if one.property not in types) - {*row}
-    return [one for one in left if one.property not in types or one.subject not in told or one.value in row]
+    return [one for one in whole if one not in forms | said]
 
 
 def _bound(

@@ -12,15 +12,18 @@ from kbnav.answers.tables import Absence, AnswerTable, node_term
 from kbnav.errors import KbnavError, QuerySyntaxError
 from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.evidence import MOST_ROWS, TYPE, Evidence, Provenance, provenance
+from kbnav.knowledge.evidence import MOST_ROWS, Evidence, Provenance, provenance
 from kbnav.knowledge.several import asked_by
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit
 from kbnav.knowledge.sparql.syntax import read_query
 from kbnav.knowledge.sparql.verbalization import Verbalization, verbalize_answer
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
 from kbnav.runs.trajectory import JOIN, Fact, Run, Step
 
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.kb import SkbKB
+
+_TYPE = STANDARD_PREFIXES["rdf"] + "type"
 
 
 def run_evidence(kb: KnowledgeBase, run: Run, rows: Sequence[int] = range(MOST_ROWS)) -> Provenance | None:
@@ -92,7 +95,7 @@ def _ranking_evidence(kb: SkbKB, run: Run, nodes: Sequence[str], rows: Sequence[
         found = node_evidence(kb, chosen, starts - {*nodes}, run.question)
         if (table := run.outcome.result) and run.outcome.query:
             asked = provenance(kb, run.outcome.query, table.projected(table.columns[:1]), rows, run.language)
-            links = [[one for one in told if one.property != TYPE] for told in asked.rows] or [[]] * len(chosen)
+            links = [[one for one in told if one.property != _TYPE] for told in asked.rows] or [[]] * len(chosen)
             both = zip(links, found.rows, strict=True)  # what links it otherwise was not asked for
             told = tuple((*own, *(one for one in more if one.source != "graph" or not own)) for own, more in both)
             found = replace(asked, rows=told, labels={**asked.labels, **found.labels}, failed="")

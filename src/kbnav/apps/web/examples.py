@@ -14,7 +14,7 @@ from kbnav.answers.language import plural
 from kbnav.apps.console import EXAMPLES
 from kbnav.apps.web.results import text_of
 from kbnav.apps.web.service import Served, Service
-from kbnav.errors import KbnavError, NotAnswering
+from kbnav.errors import KbnavError
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.endpoint.kb import EndpointKB
 from kbnav.knowledge.skb.kb import as_skb
@@ -45,49 +45,33 @@ SELECT ?name ?relation WHERE {
 def examples_of(service: Service, served: Served) -> Future[list[str]]:
     """A few questions that are known to be answered; where none are given, they are made of the data, beside, once."""
     made = service.examples.get(served.key)
-    if made is None or (made.done() and made.exception()):
+    if made is None or (made.done() and (made.exception() or not made.result())):  # it may answer now
         made = service.examples[served.key] = in_thread(partial(_examples, served), service.ending)
     return made
 
 
 def _examples(served: Served) -> list[str]:
-    """Those that are given; else a few that the rules answer here by one query without leaving a word out.
-
-    Raises NotAnswering where there is none because the knowledge base did not answer, or not in time.
-    """
+    """Those that are given; else a few that the rules answer here by one query without leaving a word out."""
     good = list(EXAMPLES.get(served.key, ()))
     if good:
         return good
     settings = served.asking(usual_agent(served.kb), OFFLINE)
     budget = settings.budget.model_copy(update={"seconds": ENOUGH})
     agent = build_agent(served.kb, settings.model_copy(update={"budget": budget}))
-    began, failed = time.monotonic(), False
+    began = time.monotonic()
     for ways in islice(filter(None, _questions(served.kb)), TRIED):
-        spent = time.monotonic() - began
-        failed |= spent > LONGEST
-        if len(good) == MOST or spent > (ENOUGH if good else LONGEST):
+        if len(good) == MOST or time.monotonic() - began > (ENOUGH if good else LONGEST):
             break
-        for question in ways:
-            answered = _is_answered(agent, question)
-            failed |= answered is None
-            if answered:
-                good.append(question)
-                break
-    if failed and not good:
-        raise NotAnswering(f"{served.key} did not answer")
+        good += islice((question for question in ways if _is_answered(agent, question)), 1)
     return good
 
 
-def _is_answered(agent: Agent, question: str) -> bool | None:
-    """Whether it is answered; None where that could not be found out."""
+def _is_answered(agent: Agent, question: str) -> bool:
     try:
-        run, failure = attempt(agent, question)
+        outcome = attempt(agent, question).run.outcome
     except KbnavError:
-        return None
-    read = run.outcome.understood
-    if run.outcome.status == "answered" and read is not None and not read.unused:
-        return True
-    return None if failure or run.outcome.status == "failed" or run.seconds > ENOUGH else False
+        return False
+    return outcome.status == "answered" and outcome.understood is not None and not outcome.understood.unused
 
 
 def _questions(kb: KnowledgeBase) -> Iterator[Sequence[str]]:

@@ -16,7 +16,6 @@ from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QuerySyntaxError, TellModel
 from kbnav.knowledge.sparql.check import fresh_variable
 from kbnav.knowledge.sparql.syntax import (
-    Call,
     Element,
     Filter,
     Nested,
@@ -26,11 +25,9 @@ from kbnav.knowledge.sparql.syntax import (
     Triples,
     is_literal,
     is_variable,
-    nodes_of,
     read_query,
-    visible,
 )
-from kbnav.knowledge.sparql.tokens import AGGREGATES, edited, tokenize
+from kbnav.knowledge.sparql.tokens import AGGREGATES, tokenize
 from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, WIKIDATA_VOCABULARY, Terms
 
 _MAX_PROBES = 6
@@ -38,8 +35,6 @@ _WHOLE = ": by what is stated here, there is no such thing."
 _PARTIAL = " This copy holds only a part of Wikidata: that it lacks this proves nothing, live Wikidata may have it."
 EXCEPTS = re.compile(r"MINUS\b|FILTER\s*\(?\s*NOT\s+EXISTS\b", re.IGNORECASE)
 _VARIABLE = re.compile(r"[?$](\w+)")
-_FILLED = re.compile(r"(?<=\w)(?:AltLabel|Description|Label)$")
-"""Endings of variables that the label service fills."""
 
 
 @dataclass(frozen=True)
@@ -98,41 +93,6 @@ def diagnosis(
         return _Probes(query, read, ask).diagnosis(certain, partial)
     except TellModel:
         return None
-
-
-def unfilled(query: str, table: AnswerTable, ask: Callable[[str], bool], *, partial: bool = False) -> str:
-    """Why the first column without a value in any row, or with the count of nothing in all, has none; else empty.
-
-    Either no condition gives it one, or an OPTIONAL that would has no match, or what is reckoned is no number.
-    """
-    with suppress(QuerySyntaxError):
-        read = read_query(query)
-        select, inner = read.select, read.where
-        if select is None or inner.select is not None or not table.rows:
-            return ""
-        iri_of = Terms(query, WIKIDATA_VOCABULARY).iri
-        labelled = any(iri_of(one.name) == LABEL_SERVICE for one in read.elements(Nested))
-        for place, name in enumerate(table.columns):
-            made = next((one for one in select.expressions if one.variable == f"?{name}"), None)
-            nothing = ("0", "0.0", "0.0E0") if made and made.variables else ()
-            if any(row[place] and row[place].value not in nothing for row in table.rows):  # type: ignore[union-attr]
-                continue
-            wanted = {f"?{name}"}
-            for one in reversed((*select.tail.keys("GROUP BY"), *select.expressions)):  # each reads those before it
-                wanted = wanted - {one.variable} | set(one.variables) if one.variable in wanted else wanted
-            if labelled:
-                wanted = {one if one in inner.visible else _FILLED.sub("", one) for one in wanted}
-            if not wanted.intersection(inner.visible):
-                return f"?{name} is empty: no condition gives {' or '.join(sorted(wanted))} a value."
-            optional = [one for one in inner.elements if isinstance(one, Nested) and one.kind == "OPTIONAL"]
-            led = [one for one in optional if wanted.intersection(visible(one))]
-            edits = {(one.place.start, one.place.end): one.groups[0].place.of(query)[1:-1] for one in led}
-            if found := diagnosis(edited(query, edits), ask, certain=False, partial=partial):
-                return f"?{name} is empty. {found.text}"
-            reckoned = ("SUM", "AVG") if not any(row[place] for row in table.rows) else ()
-            if made and any(isinstance(one, Call) and one.name in reckoned for one in nodes_of(made.node)):
-                return f"?{name} is empty, though its conditions match: a text is no number, cast it by xsd:decimal(…)."
-    return ""
 
 
 @dataclass(frozen=True)

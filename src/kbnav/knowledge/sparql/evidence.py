@@ -68,8 +68,7 @@ class Part:
 class EvidenceQuery:
     """A query for evidence: its text, the variables that tell its rows apart, and what its other variables mean.
 
-    ``constants`` are the parts' ends that are no variables, ``counted`` the variables of its aggregates, without ``?``.
-    ``negated`` are the groups of which nothing may be found,
+    ``constants`` are the parts' ends that are no variables. ``negated`` are the groups of which nothing may be found,
     ``untold`` the parts of the query whose statements are not asked for.
     """
 
@@ -79,7 +78,6 @@ class EvidenceQuery:
     constants: Mapping[str, Term]
     negated: tuple[Group, ...] = ()
     untold: tuple[str, ...] = ()
-    counted: frozenset[str] = frozenset()
 
 
 def evidence_query(
@@ -107,8 +105,9 @@ def evidence_query(
     shown = dict.fromkeys((*keys, *(name for part in writer.parts for name in part.variables)))
     text = f"{writer.prologue}SELECT DISTINCT {' '.join(shown) or '*'} WHERE {{ {values} {body} }} LIMIT {limit}"
     names = tuple(name[1:] for name in keys)
-    negated, untold = tuple(writer.negated), tuple(writer.untold)
-    return EvidenceQuery(text, names, tuple(writer.parts), writer.constants, negated, untold, writer.counted)
+    return EvidenceQuery(
+        text, names, tuple(writer.parts), writer.constants, tuple(writer.negated), tuple(writer.untold)
+    )
 
 
 class _Writer:
@@ -124,9 +123,6 @@ class _Writer:
         behind = (name for one in self._read.tail.values for name in one.variables)
         known = {*self._read.where.visible, *behind} - {*(select.computed if select else ())}
         self.keys = tuple(name for name in select.visible if name in known) if select else ()
-        texts = [tokenize(one.place.of(query)) for one in select.expressions] if select else []
-        counts = [text for text in texts if any(token.is_word(*AGGREGATES) for token in text)]
-        self.counted = frozenset(token.text[1:] for text in counts for token in text if token.kind == "variable")
         self.parts: list[Part] = []
         self.negated: list[Group] = []
         self.untold: dict[str, None] = {}
