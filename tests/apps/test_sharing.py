@@ -16,7 +16,7 @@ from rich.console import Console
 import kbnav
 from kbnav.answers.tables import Absence, AnswerTable, Ranked, Ranking, Term, node_term
 from kbnav.apps.bot.wikitext import reply_text
-from kbnav.apps.console import answer_record, call_lines, print_answer, table_lines
+from kbnav.apps.console import answer_record, call_lines, print_answer
 from kbnav.apps.secrets import Secrets
 from kbnav.apps.sharing import shared_page
 from kbnav.apps.texts import Texts
@@ -120,15 +120,6 @@ def test_an_export_asks_no_address_that_only_the_runs_file_names(kbnav, saved, t
         (tmp_path / "forged.json").write_text(to_json(forged))
         kbnav.out("export", "forged.json", "forged.csv")
     assert opened == ["demo"]
-
-
-@pytest.mark.parametrize(("label", "shown"), [("Marie Curie", 1), ("Maria", 2)])
-def test_a_column_of_labels_is_left_out_only_where_it_repeats_them(label, shown):
-    row = (Term("uri", "http://www.wikidata.org/entity/Q7186"), Term("literal", label))
-    table = AnswerTable(("x", "xLabel"), (row,), labels={"Q7186": "Marie Curie"})
-    out = io.StringIO()
-    Console(file=out).print(table_lines(table))
-    assert ("xLabel" in out.getvalue()) == (shown == 2)
 
 
 NO = "ASK { wd:Q979 wdt:P61 wd:Q937 }"

@@ -211,21 +211,10 @@ def _answer_lines(run: Run) -> RenderableType:
 
 def table_lines(table: AnswerTable, texts: Texts | None = None) -> RenderableType:
     """The first rows of a table, labels with their ids, and how many there are; in English without ``texts``."""
-    shown = table.rows[:ROWS]
-    named = {f"{name}Label": at for at, name in enumerate(table.columns)}
-    places = [
-        at
-        for at, name in enumerate(table.columns)
-        if name not in named or not shown or any(_value(row[at]) != table.label(row[named[name]]) for row in shown)
-    ]
-    rows = [[_named_text(row[at], table) for at in places] for row in shown]
+    rows = [[_named_text(cell, table) for cell in row] for row in table.rows[:ROWS]]
     texts, count = texts or Texts("en"), len(table.rows)
     total = texts("rows.some", first=1, last=ROWS, total=count) if count > ROWS else texts("rows.all", n=count)
-    return Group(_grid({table.columns[at]: table.columns[at] for at in places}, rows), Text(total, style="dim"))
-
-
-def _value(cell: Cell) -> str:
-    return cell.value if cell else ""
+    return Group(_grid(dict(zip(table.columns, table.columns, strict=True)), rows), Text(total, style="dim"))
 
 
 def _named_text(cell: Cell, table: AnswerTable) -> str:

@@ -103,23 +103,8 @@ def _run(
             over.set()
         if context.failure:
             add_attributes({"error.type": type(context.failure[0]).__name__})
-    ended: Any = state
-    outcome = ended["outcome"]
-    if (read := outcome.understood) and read.instead and not context.failure:
-        kept = tuple(one for one in read.instead if _is_answered(agent, one, context))
-        ended = {**ended, "outcome": replace(outcome, understood=replace(read, instead=kept))}
-    run = _record(agent, ended, context, started, time.monotonic() - began)
+    run = _record(agent, state, context, started, time.monotonic() - began)
     return Attempt(run, context.failure[0] if context.failure else None)
-
-
-def _is_answered(agent: Agent, offered: str, context: RunContext) -> bool:
-    """Whether a question that a run offers is answered, asked within the limits of that run."""
-    own = agent.context(offered)
-    tools = replace(own.tool_context, meter=context.tool_context.meter)
-    within = replace(context, tool_context=tools, failure=[], tell=lambda _: None)
-    budget, graph = agent.settings.budget, agent.graph()
-    ended = graph.invoke(start(offered, (), budget), {"recursion_limit": step_limit(budget)}, context=within)
-    return bool(ended["outcome"].status == "answered")
 
 
 def _record(agent: Agent, state: Any, context: RunContext, started: datetime, seconds: float) -> Run:

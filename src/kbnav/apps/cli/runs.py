@@ -98,10 +98,7 @@ def _evidence(run: Run, settings: Settings, most: int = MOST_ROWS) -> Provenance
 
 
 def _fields(run: Run, settings: Settings) -> Sequence[Mapping[str, Any]]:
-    """The fields of the nodes of a saved run's ranking; none where its knowledge base is gone.
-
-    An address is asked only where the reader's own settings name it: a run's file may be anybody's.
-    """
+    """The fields of a saved run's nodes; none where only its file, which may be anybody's, names an address to ask."""
     from kbnav.apps.cli.ask import node_fields
     from kbnav.knowledge.open import open_kb
 

@@ -57,7 +57,6 @@ def make_app(settings: Settings, *, pause: float = PAUSE) -> FastAPI:
     A knowledge base at another place that does not answer is tried again every ``pause`` seconds.
     Raises StopRun where one of them cannot be opened, UsageError where the settings are not safe.
     """
-    from kbnav.apps.web.examples import examples_of
     from kbnav.apps.web.queue import RunQueue
     from kbnav.apps.web.routes import ROUTERS
     from kbnav.apps.web.routes.common import ChatParts
@@ -74,8 +73,6 @@ def make_app(settings: Settings, *, pause: float = PAUSE) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         with stack:
-            for served in service.kbs.values():
-                examples_of(service, served)
             async with queue.running():
                 yield
 
