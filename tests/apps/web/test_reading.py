@@ -200,7 +200,7 @@ def test_what_a_query_denies_is_in_its_short_form(page, server, query, short):
         (
             "Which element has the lowest atomic number?",
             "atomic number of answer: value; Sorted by value; Only the first row",
-            ".single >> text=hydrogen",
+            ".text >> text=hydrogen (1)",
         ),
         ("Is Paris the capital of France?", "capital of France: Paris", ".single >> text=Yes"),
         ("In which year was radium discovered?", "time of discovery or invention of radium", ".single >> text=1898"),
