@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 import traceback
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -44,30 +45,30 @@ class Lost(AssertionError):
     """What was said to be kept is not there, or there twice."""
 
 
-class Kind:
+class Kind(ABC):
     """A kind of work. Whatever looks at what is left is run in a process of its own too, as ``alone`` does."""
 
     share: float
     """Of all kills."""
     folder: Path
 
+    @abstractmethod
     def begin(self, folder: Path) -> None:
         """Make ready, in an empty folder, what the work needs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def work(self) -> None:
         """The work, in a process that may be killed: from where it stands to its end."""
-        raise NotImplementedError
 
-    def beside(self) -> None:
+    def beside(self) -> None:  # noqa: B027 - not all have some
         """What goes on beside it, in a process that is not killed, and ends with it. Raises Lost."""
 
-    def look(self, said: str) -> None:
+    def look(self, said: str) -> None:  # noqa: B027 - the same
         """Raise Lost where something is missing after a kill or an end; ``said`` is what the work printed."""
 
+    @abstractmethod
     def whole(self) -> None:
         """Raise Lost where the work that came to its end is not as if it had never been killed."""
-        raise NotImplementedError
 
 
 def kill_often(kind: Kind, kills: int, chance: random.Random, folder: Path) -> tuple[int, int]:
@@ -389,9 +390,9 @@ class Building(Kind):
         left = [path.name for path in self.folder.iterdir() if "unfinished" in path.name]
         must(not left, f"left behind: {left}")
 
+    @abstractmethod
     def contents(self) -> dict[str, Any]:
         """What was built, in a form that two builds have in common."""
-        raise NotImplementedError
 
 
 def hashes(folder: Path, but: Iterable[str]) -> dict[str, Any]:

@@ -307,11 +307,14 @@ def test_it_learns_which_relation_is_meant_on_rooms_it_has_not_seen(hall, rooms,
     assert hits(hall, "bm25") < 0.5  # a third of the things that the room holds, by chance
 
 
-def test_subgraphs_in_one_batch_score_as_they_do_alone(hall):
-    skb = hall.skb
+def untrained(skb, layers):
     builder, relations = Builder(skb, skb.vectors, most=40), len(skb.meta.relations)
     torch.manual_seed(0)
-    network = Network(Sizes(skb.vectors.dimensions, 2, relations, 2, 16, 2)).eval()
+    return builder, relations, Network(Sizes(skb.vectors.dimensions, 2, relations, 2, 16, layers)).eval()
+
+
+def test_subgraphs_in_one_batch_score_as_they_do_alone(hall):
+    skb, (builder, relations, network) = hall.skb, untrained(hall.skb, layers=2)
     graphs = [
         builder.build(
             text, CandidateList([skb.number(f"t{one}-0"), skb.number(f"t{one}-1")], np.ones((2, 2), np.float32))
@@ -344,10 +347,7 @@ def test_a_node_takes_what_reaches_it_by_attention_worked_out_one_edge_after_ano
 
 
 def test_a_score_depends_on_all_nodes_of_its_own_graph_and_on_no_other_graph(hall):
-    skb = hall.skb
-    builder, relations = Builder(skb, skb.vectors, most=40), len(skb.meta.relations)
-    torch.manual_seed(0)
-    network = Network(Sizes(skb.vectors.dimensions, 2, relations, 2, 16, 1)).eval()
+    skb, (builder, relations, network) = hall.skb, untrained(hall.skb, layers=1)
     graphs = [
         builder.build(text, CandidateList([skb.number(f"t{one}-0")], np.ones((1, 2), np.float32)))
         for one, (_, text, _) in enumerate(asked(0, 2))
