@@ -325,6 +325,22 @@ def test_words_that_were_used_are_told_and_what_was_not_understood_is_declined(
     assert outcome.absence is None  # a refusal looked for nothing
 
 
+@pytest.mark.parametrize(
+    ("question", "answer", "told"),
+    [
+        ("Where was Rowlock made?", "", "“made”"),  # not what it is made of
+        ("What did Jory Pellow make?", "", "“make”"),  # not all that is linked to him
+        ("Who owns The Shepherdess?", "Susanna Oram", "only one"),
+        ("Which instruments are named after ships?", "", "“ships”"),
+        ("What can I ask?", "", "place, workshop, society"),
+        ("Who is Wenna Pellow?", "A shepherd's daughter", "what it names"),
+    ],
+)
+def test_a_relation_that_is_named_is_followed_and_no_other(demo_kb, tmp_path, question, answer, told):
+    outcome = ask(skb_offline(demo_kb, Settings(home=tmp_path, kb="demo", language="en")), question).outcome
+    assert (outcome.text[: len(answer) or None], told in outcome.note) == (answer, True), outcome
+
+
 @pytest.fixture(scope="module")
 def clinic(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
     """Hetionet's diseases, compounds and symptoms, which relations with abbreviated names link."""
