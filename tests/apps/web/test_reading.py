@@ -96,6 +96,7 @@ def test_examples_are_made_of_an_endpoint_and_of_an_skb_and_are_answered(fresh_h
         ("part of", ["Which book is part of B?"]),
         ("associated with", ["Which book is associated with B?"]),
         ("located in the area", []),
+        ("office held by head of government", []),
     ],
 )
 def test_examples_are_made_of_relations_that_make_a_sentence(relation, made):

@@ -255,11 +255,7 @@ def test_labels_and_units_that_a_result_lacks_are_looked_up_for_its_file():
     assert list(csv.reader(io.StringIO(text, newline="")))[2][2:] == ["Two", "Q2"]
     tall = table_result(AnswerTable(("tall",), tuple((Term("literal", text),) for text in ("1", "2"))))
     units = {(next(tall.rows()), 0): Measure("metre")}
-    assert b"".join(download(tall, "csv", known=lambda _: ({}, units))).decode().split("\r\n")[:3] == [
-        "\ufefftall,tall unit",
-        "1,metre",
-        "2,?",
-    ]
+    assert b"tall,tall unit\r\n1,metre\r\n2,?" in b"".join(download(tall, "csv", known=lambda _: ({}, units)))
 
 
 def test_only_a_graph_is_written_as_rdf():

@@ -30,7 +30,7 @@ ENOUGH = 15.0
 """Seconds after which one that is answered will do; none takes longer."""
 LONGEST = 60.0
 """Seconds after which no other is tried."""
-_PREPOSITIONS = ("as", "at", "by", "for", "from", "in", "of", "on", "to", "with")
+_PREPOSITIONS = frozenset({"as", "at", "by", "for", "from", "in", "of", "on", "to", "with"})
 _STATED = """
 SELECT ?name ?relation WHERE {
   { SELECT ?thing ?p WHERE {
@@ -109,7 +109,7 @@ def _asked(kind: str, relation: str, thing: str, value: str) -> list[str]:
     kind, relation = kind.replace("_", " ").casefold(), relation.replace("_", " ").strip() or relation
     noun = relation.removeprefix("has ")
     first, *_, last = relation.casefold().split(" ") * 2
-    start = noun.casefold().split(" ")[0]
+    start, *_ = words = noun.casefold().split(" ")
     ends_in_s = start.endswith("s") and not start.endswith(("ss", "us", "is"))
     if last in _PREPOSITIONS or last.endswith("ed"):
         if not value or (ends_in_s and last == "of"):  # "members of"
@@ -117,5 +117,6 @@ def _asked(kind: str, relation: str, thing: str, value: str) -> list[str]:
         be = "" if last.endswith("ed") or first.endswith("s") else "was " if first == "born" else "is "
         people = ["Who"] * (kind in ("person", "people", "human"))
         return [f"{who} {be}{relation} {value}?" for who in (*people, f"Which {kind}")]
-    odd = ends_in_s or start in _PREPOSITIONS or start.endswith("ed") or "(" in noun  # "the cites of"
+    inner = _PREPOSITIONS - {"for", "of"} & {*words}  # "office held by head of government"
+    odd = ends_in_s or start.endswith("ed") or "(" in noun or inner  # "the cites of"
     return [f"What is the {noun} of {thing}?"] * (bool(thing) and not odd)

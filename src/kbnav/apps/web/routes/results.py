@@ -357,9 +357,8 @@ def _query_of(parts: ChatParts, served: Served, head: StoredResult) -> str:
 
 def _measures(served: Served, stored: Stored, query: str, rows: Sequence[Row]) -> Measures:
     """Units and precisions of cells of some rows."""
-    head, result = stored
-    ask = partial(served.kb.execute_query, language=head.language)
-    return measures(query, result.head, rows, ask, vocabulary_of(served.kb))
+    ask = partial(served.kb.execute_query, language=stored[0].language)
+    return measures(query, stored[1].head, rows, ask, vocabulary_of(served.kb))
 
 
 def _known_of(served: Served, stored: Stored, query: str) -> Known:
