@@ -311,15 +311,21 @@ class Losses:
         if len(examples) < EXAMPLES:
             examples.append(encodable(case[:200]))
 
-    def take(self, other: Losses) -> None:
-        """Count what others counted."""
-        for reason, count in other.counts.items():
-            self.counts[reason] += count
-            self.examples.setdefault(reason, []).extend(other.examples[reason])
+    def take(self, report: Mapping[str, Mapping[str, Any]]) -> None:
+        """Count what another's ``report`` has."""
+        for reason, one in report.items():
+            self.counts[reason] += one["count"]
+            cases = dict.fromkeys((*self.examples.get(reason, ()), *one["examples"]))
+            self.examples[reason] = [*cases][:EXAMPLES]
 
     def report(self) -> dict[str, dict[str, Any]]:
         """The counts and examples by reason, each as a ``Dropped``."""
         return {reason: {"count": count, "examples": self.examples[reason]} for reason, count in self.counts.items()}
+
+    @property
+    def dropped(self) -> dict[str, Dropped]:
+        """The same, as what a description has."""
+        return {reason: Dropped.model_validate(one) for reason, one in self.report().items()}
 
 
 def refuse_unbounded(value: Any, memory: int, place: str) -> None:
