@@ -105,7 +105,7 @@ class Schema:
         found = dict[str, list[Any]]()
         for node in _spread(start, count, _READ) if self.kb.shows_documents else ():
             for key, value in self.kb.skb.documents[node].items():
-                if not key.startswith("_") and key not in self.kb.skb.meta.alias_fields:
+                if value is not None and not key.startswith("_") and key not in self.kb.skb.meta.alias_fields:
                     found.setdefault(key, []).append(value)
         return _first([self._field(key, values) for key, values in found.items()], _FIELDS)
 
