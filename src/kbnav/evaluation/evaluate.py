@@ -123,15 +123,16 @@ def repeated(folder: Path, dataset: str = "", kb: str = "") -> EvaluationPlan:
         found = Dataset(info.dataset, tuple(kept), SOURCES["jsonl"], info.dataset_sha256)
     if found.sha256 != info.dataset_sha256:
         raise UsageError(f"{folder} asked other questions than {found.name} has, or they have changed since")
+    name = info.named or info.system
     try:
-        same = {name: value for name, value in info.settings.items() if name not in NOT_OF_RUNS}
+        same = {one: value for one, value in info.settings.items() if one not in NOT_OF_RUNS}
         settings = load_settings(**same | ({"kb": kb} if kb else {}))
-        systems.find(info.system).read(settings.options)
+        systems.find(name).read(settings.options)
     except UsageError as error:
         raise UsageError(f"{folder} was made by a kbnav with other settings: {error}") from error
     seed, asked = int(info.topics.get("seed", 0)), frozenset(info.questions)
     frozen = gold if gold.exists() else None
-    return EvaluationPlan(info.system, found, settings, asked, gold=frozen, seed=seed, drawn=info.sample)
+    return EvaluationPlan(name, found, settings, asked, gold=frozen, seed=seed, drawn=info.sample)
 
 
 def run_card(info: RunInfo) -> list[tuple[str, str]]:
@@ -147,7 +148,7 @@ def run_card(info: RunInfo) -> list[tuple[str, str]]:
         if isinstance(value, Mapping) and isinstance(usual.get(name), Mapping):
             changed[name] = {key: one for key, one in value.items() if one != usual[name].get(key)}
     return [
-        ("system", info.display_name),
+        ("system", info.display_name + (f", named {info.named}" if info.named else "")),
         ("model", info.model),
         *([("list price", f"${price.prompt:g} in, ${price.completion:g} out ({list_prices()[0]})")] if price else []),
         ("dataset", f"{info.dataset}, {len(info.questions)} questions, SHA-256 {info.dataset_sha256}"),
@@ -197,13 +198,19 @@ def leave_out(settings: Settings, names: Sequence[str]) -> Settings:
         if name in PARTS:
             given = settings.options.get("without", ())
             parts = given.split(",") if isinstance(given, str) else given
-            less: Mapping[str, Any] = {"options": {**settings.options, "without": (*parts, name)}}
+            less: Mapping[str, Any] = {"options": {**settings.options, "without": _with(parts, name)}}
         elif name in RULES:
-            less = {"budget": settings.budget.model_copy(update={"without": (*settings.budget.without, name)})}
+            less = {"budget": settings.budget.model_copy(update={"without": _with(settings.budget.without, name)})}
         else:
-            less = {"pruning": "none"} if name == "pruning" else {"without_tools": (*settings.without_tools, name)}
+            tools = _with(settings.without_tools, name)
+            less = {"pruning": "none"} if name == "pruning" else {"without_tools": tools}
         settings = settings.model_copy(update=less)
     return settings
+
+
+def _with(names: Sequence[str], name: str) -> tuple[str, ...]:
+    """The names and one more; their order makes no other run."""
+    return tuple(sorted({*names, name}))
 
 
 def evaluate(
@@ -240,7 +247,7 @@ def evaluate(
         golden.refuse_unfit(gold, kb, ranks_only=system.ranks_only)
         if any(one.table is not None for one in gold):
             require("scoring tables", "scipy", extra="eval")
-        if named := sum(map(names_only, questions)):
+        if named := sum(answer.plain and names_only(question) for question, answer in asked):
             what = f"{named} of {len(questions)} questions have names as stored answers"
             _log.warning("%s: kbnav eval score %s --by labels compares them", what, folder)
         texts = {question.id: question.text(plan.language) for question in questions}
@@ -273,6 +280,7 @@ def evaluate(
             sample=plan.sampling,
             from_gold=options.from_gold,
             topics={"most": golden.TOPICS, "seed": plan.seed} if options.from_gold == "results" else {},
+            named=name if name != system.name else "",
         )
         begin_run(folder, info)
         return run_questions(

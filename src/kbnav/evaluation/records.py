@@ -57,6 +57,8 @@ class RunInfo:
     """What the system was given of each question's gold answer; empty where nothing, as is usual."""
     topics: Mapping[str, int] = field(default_factory=dict)
     """Where it was given entities of the gold answer: ``most`` of them, drawn with ``seed``."""
+    named: str = ""
+    """What ``--system`` named, such as ``module:function``; empty where that is ``system``."""
     format: int = FORMAT
 
     @property

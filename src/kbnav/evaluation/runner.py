@@ -147,7 +147,11 @@ def _identity(info: RunInfo) -> dict[str, Any]:
     fields: dict[str, Any] = with_texts(asdict(info), partial(_PORT.sub, r"\1"))
     settings = fields.pop("settings")
     fields.pop("started")
-    return fields | {f"setting {name}": value for name, value in settings.items() if name not in _MAY_CHANGE}
+    for name, value in settings.items():
+        if name not in _MAY_CHANGE:
+            parts = {f".{part}": one for part, one in value.items()} if isinstance(value, Mapping) else {"": value}
+            fields |= {f"setting {name}{part}": one for part, one in parts.items()}
+    return fields
 
 
 def run_questions(
