@@ -314,13 +314,16 @@ def test_one_table_of_runs_marks_the_best_and_what_differs_from_the_first():
     assert 0 <= float(rows[0]["F1 low"]) < 25 < float(rows[0]["F1 high"]) < 75
 
 
-def test_other_gold_answers_or_questions_are_another_table_and_only_tests_over_all_are_marked():
+def test_other_gold_answers_or_questions_are_another_table_and_only_tests_over_all_are_marked(caplog):
     runs = {"a": run(3), "stopped": run(11, reached=11), "frozen": run(12, last="Q77"), "few": run(0, 6, asked=6)}
     more = {"frozen none": run(0, last="Q77"), "few right": run(6, 6, asked=6), "whole": run(12)}
     tables = scores_table(build_report({**runs, **more}), "markdown").split("\n\n")
+    assert "frozen is not compared with a: the runs have different gold answers to 1 question" in caplog.text
     marked = [{row.split(" | ")[0]: r"\*" in row for row in one.splitlines()[2:]} for one in tables]
     of_all, frozen = {"| a": False, "| stopped": False, "| whole": True}, {"| frozen": False, "| frozen none": True}
     assert marked == [of_all, frozen, {"| few": False, "| few right": True}]  # 2/64
+    four = build_report({"a": run(0), "b": run(6), "c": run(0), "d": run(8)})  # 2/64 beside a smaller p: 4/64
+    assert [line.count(r"\*") for line in scores_table(four, "markdown").splitlines()[3:]] == [0, 0, 2]
 
 
 ANN, BOB = (f"[[User:{name}|{name}]] 12:00, 1 January 2026 (UTC)" for name in ("Ann", "Bob"))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Literal
 
@@ -105,6 +106,8 @@ class GoldAnswer:
     query: str = ""
     table: AnswerTable | None = None
     nodes: tuple[str, ...] = ()
+    grades: tuple[float, ...] = ()
+    """Of the nodes, in their order, for nDCG; empty: 1 each."""
     recorded: str = ""
     error: str = ""
     plain: bool = False
@@ -116,6 +119,11 @@ class GoldAnswer:
     def known(self) -> bool:
         """Whether there is anything to score against; an empty table is."""
         return self.table is not None or bool(self.nodes)
+
+    @property
+    def graded(self) -> Mapping[str, float]:
+        """The nodes with their grades."""
+        return dict(zip(self.nodes, self.grades or repeat(1.0), strict=False))
 
     @property
     def has_rows(self) -> bool:
