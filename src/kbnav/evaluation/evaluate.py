@@ -43,6 +43,7 @@ from kbnav.evaluation.runner import (
     begin_run,
     build_system,
     check_limit,
+    flat_settings,
     kb_state,
     run_questions,
 )
@@ -137,16 +138,13 @@ def repeated(folder: Path, dataset: str = "", kb: str = "") -> EvaluationPlan:
 
 def run_card(info: RunInfo) -> list[tuple[str, str]]:
     """What a paper's appendix says of a run, as names and values; settings are those that differ from the defaults."""
-    usual, own = Settings.model_construct().public(), info.settings
+    usual, own = flat_settings(Settings.model_construct().public()), info.settings
     mirror = {name: value for name, value in info.kb.get("mirror", {}).items() if name != "built"}
     kb = {"name": own.get("kb", ""), **info.kb, **({"mirror": mirror} if mirror else {})}
     if "files" in kb:
         kb["files"] = f"SHA-256 {sha256(json.dumps(kb['files'], sort_keys=True).encode()).hexdigest()}"
     price = price_of(Settings.model_construct(base_url=own.get("base_url", ""), prices={}), info.model)
-    changed = {name: value for name, value in own.items() if value != usual.get(name) and name not in NOT_OF_RUNS}
-    for name, value in changed.items():
-        if isinstance(value, Mapping) and isinstance(usual.get(name), Mapping):
-            changed[name] = {key: one for key, one in value.items() if one != usual[name].get(key)}
+    changed = {name: value for name, value in flat_settings(own).items() if value != usual.get(name)}
     return [
         ("system", info.display_name + (f", named {info.named}" if info.named else "")),
         ("model", info.model),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -142,16 +142,21 @@ def begin_run(folder: Path, info: RunInfo) -> RunInfo:
     return old
 
 
+def flat_settings(settings: Mapping[str, Any], less: Collection[str] = NOT_OF_RUNS) -> dict[str, Any]:
+    """The settings of a run ``less`` some, those of groups by names such as ``budget.steps``."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        parts = {f"{name}.{part}": one for part, one in value.items()} if isinstance(value, Mapping) else {name: value}
+        found |= parts if name not in less else {}
+    return found
+
+
 def _identity(info: RunInfo) -> dict[str, Any]:
     # A server that is started again may be given another port.
     fields: dict[str, Any] = with_texts(asdict(info), partial(_PORT.sub, r"\1"))
     settings = fields.pop("settings")
     fields.pop("started")
-    for name, value in settings.items():
-        if name not in _MAY_CHANGE:
-            parts = {f".{part}": one for part, one in value.items()} if isinstance(value, Mapping) else {"": value}
-            fields |= {f"setting {name}{part}": one for part, one in parts.items()}
-    return fields
+    return fields | {f"setting {name}": value for name, value in flat_settings(settings, _MAY_CHANGE).items()}
 
 
 def run_questions(

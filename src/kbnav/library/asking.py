@@ -50,6 +50,13 @@ SHOWN = 10
 """Rows, or nodes, of an answer that is printed."""
 
 
+class QueryResult(AnswerTable):
+    """What ``KB.query`` gives: true where the answer of an ASK is, or where there are rows."""
+
+    def __bool__(self) -> bool:
+        return bool(self.rows) if self.boolean is None else self.boolean
+
+
 class KB:
     """An open knowledge base; ``kbnav.open`` makes one.
 
@@ -98,12 +105,12 @@ class KB:
         cut = f"{shown} of {plural(found.total, 'link')}; limit=… gives more" if shown < found.total else ""
         return replace(found, note=" ".join(filter(None, (found.note, cut))))
 
-    def query(self, sparql: str, *, language: str | None = None) -> AnswerTable:
+    def query(self, sparql: str, *, language: str | None = None) -> QueryResult:
         """The result of a SPARQL query that only reads; ``.records()`` gives its rows as plain Python values.
 
         Raises QuerySyntaxError, QueryRefused and QueryTimeout of ``kbnav.errors``.
         """
-        return self.base.execute_query(sparql, language=self._language(language))
+        return QueryResult(**vars(self.base.execute_query(sparql, language=self._language(language))))
 
     @property
     def nodes(self) -> Sequence[Entity]:
@@ -274,7 +281,10 @@ class Answer(BaseModel):
 
     @property
     def columns(self) -> list[str]:
-        """The variables of the query, in order; empty where it has none, or nodes of an SKB are the answer."""
+        """The columns of ``rows``, in order: the query's variables, or those of them that the model chose as answer.
+
+        Empty where the query has none, or nodes of an SKB are the answer.
+        """
         return list(self.run.outcome.table.columns) if self.run.outcome.table is not None else []
 
     @property
@@ -365,6 +375,9 @@ class Answer(BaseModel):
     def __iter__(self) -> Iterator[dict[str, Any]]:  # type: ignore[override]
         """Its ``rows``, so that ``pandas.DataFrame(answer)`` has them."""
         return iter(self.rows)
+
+    def __hash__(self) -> int:
+        return hash(self.run.id)
 
     def __dir__(self) -> list[str]:  # without pydantic's many names
         return [name for name in super().__dir__() if name.startswith("__") or not hasattr(BaseModel, name)]
@@ -647,6 +660,8 @@ def _run_of(
     config: RunnableConfig | None = None,
     **how: Unpack[AskOptions],
 ) -> Answer:
+    if not isinstance(after, Answer | None):
+        raise UsageError(f"after= takes the Answer of the question before, not {type(after).__name__}")
     source, history = AgentSource(kb, **how), after.history if after else ()
     with source.opening() as opened:
         agent = source.built(opened, calls=True)

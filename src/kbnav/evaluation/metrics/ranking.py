@@ -81,9 +81,9 @@ def mean_scores(ranks: Sequence[AnswerRanks], metrics: Sequence[str] = STARK_MET
 
 def _metric(ranks: Sequence[AnswerRanks], name: str) -> list[float]:
     if name == "mrr":
-        return [1 / one.ranks[0] if one.ranks else 0.0 for one in ranks]
+        return [1 / own[0] if own else 0.0 for own, *_ in ranks]
     if name == "map":
-        return [sum(at / rank for at, rank in enumerate(one.ranks, 1)) / max(len(one.best), 1) for one in ranks]
+        return [sum(at / rank for at, rank in enumerate(own, 1)) / max(len(best), 1) for own, _, best in ranks]
     kind, _, digits = name.partition("@")
     k = int(digits) if digits.isdecimal() else 0
     if kind not in ("hit", "recall", "ndcg") or k < 1:
@@ -95,7 +95,7 @@ def _metric(ranks: Sequence[AnswerRanks], name: str) -> list[float]:
             / (sum(map(mul, gain, best)) or 1)
             for own, grades, best in ranks
         ]
-    found = [sum(rank <= k for rank in one.ranks) for one in ranks]
+    found = [sum(rank <= k for rank in own) for own, *_ in ranks]
     if kind == "hit":
         return [float(one > 0) for one in found]
-    return [number / max(len(one.best), 1) for number, one in zip(found, ranks, strict=True)]
+    return [one / max(len(best), 1) for one, (*_, best) in zip(found, ranks, strict=True)]
