@@ -18,7 +18,7 @@ import pytest
 
 from kbnav.answers.tables import AnswerTable, Ranked, Ranking, Term
 from kbnav.errors import DataError, UsageError
-from kbnav.evaluation.dataset_stats import Triple, conversation_lengths, conversations_markdown, query_shape
+from kbnav.evaluation.dataset_stats import Triple, query_shape
 from kbnav.evaluation.datasets import load_dataset
 from kbnav.evaluation.importing import import_spinach
 from kbnav.evaluation.records import GOLD as GOLD_FILE
@@ -326,10 +326,6 @@ def test_other_gold_answers_or_questions_are_another_table_and_only_tests_over_a
     assert [line.count(r"\*") for line in scores_table(four, "markdown").splitlines()[3:]] == [0, 0, 2]
 
 
-ANN, BOB = (f"[[User:{name}|{name}]] 12:00, 1 January 2026 (UTC)" for name in ("Ann", "Bob"))
-QUERY = "{{SPARQL|query=SELECT ?x { ?x wdt:P31 wd:Q5 }}}"
-
-
 @pytest.fixture
 def kbnav(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kbnav: Cli) -> Cli:
     monkeypatch.chdir(tmp_path)
@@ -401,24 +397,6 @@ def test_what_is_no_sheet_is_refused_and_formulas_stay_text(tmp_path):
     write_sheet(read_saved_run(evil), tmp_path / "z.csv")
     (row,) = csv.DictReader(io.StringIO((tmp_path / "z.csv").read_text()))
     assert [row[name][:1] for name in ("id", "question", "answer")] == ["'", "'", "'"]
-
-
-def test_conversations_are_as_long_as_they_have_responses(kbnav, tmp_path):
-    (tmp_path / "forum").mkdir()
-    page = [
-        f"== Volcanoes ==\nHow? {ANN}\n: {QUERY} {BOB}\n:: Thanks {ANN}\n",  # two responses
-        f"== Alone ==\n{QUERY} {ANN}\n",
-        f"== Chat ==\nHello {ANN}\n: Hello {BOB}\n",
-        f"== Long ==\nHow? {ANN}\n" + f": so {QUERY} {BOB}\n" * 12,
-    ]
-    (tmp_path / "forum" / "2026-01.wiki").write_text("".join(page))
-    out = kbnav.out("eval", "dataset", "stats", "forum", "--of", "threads")
-    assert "2 conversations; 1 without a response and 1 without SPARQL are left out." in out
-    assert "| 2 | 1 | 50.0% |" in out
-    assert "| \\> 10 | 1 | 50.0% |" in out
-    assert "| 7 and more | 1 | 50.0% |" in out
-    assert json.dumps(conversations_markdown(conversation_lengths([]))).count("0 conversations") == 1
-    assert kbnav("eval", "dataset", "stats", "nowhere", "--of", "threads")[0] == 2
 
 
 WDT = "http://www.wikidata.org/prop/direct/"

@@ -1,9 +1,4 @@
-"""A whole evaluation: open the knowledge base, fetch the gold answers, ask every question, score.
-
-In a sweep one option of a system runs through several values: what came of each is scores, seconds, calls, dollars.
-Calls answered from the cache of replies count as they did when they were made: what a value costs does not depend on
-which value was run first.
-"""
+"""A whole evaluation: open the knowledge base, fetch the gold answers, ask every question, score."""
 
 from __future__ import annotations
 
@@ -21,7 +16,7 @@ from kbnav.answers.tables import markdown_table
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation import gold as golden
 from kbnav.evaluation.datasets import SOURCES, find_dataset
-from kbnav.evaluation.datasets.formats import HUMAN_TOP_V, is_human, names_only
+from kbnav.evaluation.datasets.formats import HUMAN_TOP_V, is_human
 from kbnav.evaluation.datasets.records import Dataset, Question
 from kbnav.evaluation.metrics.statistics import Spread
 from kbnav.evaluation.records import (
@@ -192,23 +187,17 @@ def leave_out(settings: Settings, names: Sequence[str]) -> Settings:
 
     Whether the system has them is seen when it is built.
     """
-    for name in names:
+    for name in sorted(set(names)):  # their order makes no other run
         if name in PARTS:
             given = settings.options.get("without", ())
             parts = given.split(",") if isinstance(given, str) else given
-            less: Mapping[str, Any] = {"options": {**settings.options, "without": _with(parts, name)}}
+            less: Mapping[str, Any] = {"options": {**settings.options, "without": (*parts, name)}}
         elif name in RULES:
-            less = {"budget": settings.budget.model_copy(update={"without": _with(settings.budget.without, name)})}
+            less = {"budget": settings.budget.model_copy(update={"without": (*settings.budget.without, name)})}
         else:
-            tools = _with(settings.without_tools, name)
-            less = {"pruning": "none"} if name == "pruning" else {"without_tools": tools}
+            less = {"pruning": "none"} if name == "pruning" else {"without_tools": (*settings.without_tools, name)}
         settings = settings.model_copy(update=less)
     return settings
-
-
-def _with(names: Sequence[str], name: str) -> tuple[str, ...]:
-    """The names and one more; their order makes no other run."""
-    return tuple(sorted({*names, name}))
 
 
 def evaluate(
@@ -245,9 +234,6 @@ def evaluate(
         golden.refuse_unfit(gold, kb, ranks_only=system.ranks_only)
         if any(one.table is not None for one in gold):
             require("scoring tables", "scipy", extra="eval")
-        if named := sum(answer.plain and names_only(question) for question, answer in asked):
-            what = f"{named} of {len(questions)} questions have names as stored answers"
-            _log.warning("%s: kbnav eval score %s --by labels compares them", what, folder)
         texts = {question.id: question.text(plan.language) for question in questions}
         unknown = [one for one in gold if not one.known]
         for one in unknown[:10]:
@@ -261,7 +247,6 @@ def evaluate(
             if not system.takes_gold:
                 raise UsageError(f"{name} cannot be given anything of the gold answers")
             given = golden.given_of_gold(options.from_gold, gold, kb, plan.seed)
-        frozen = golden.gold_file(plan.gold, plan.dataset.name) if plan.gold else None
         info = RunInfo(
             system=system.name,
             model=system.model,
@@ -269,7 +254,7 @@ def evaluate(
             dataset_sha256=plan.dataset.sha256,
             questions=tuple(texts),
             language=plan.language,
-            gold_sha256=golden.file_sha256(frozen) if frozen else "",
+            gold_sha256=golden.file_sha256(golden.gold_file(plan.gold, plan.dataset.name)) if plan.gold else "",
             kb=kb_state(kb),
             settings={one: value for one, value in settings.public().items() if one not in NOT_OF_RUNS},
             versions=versions(),

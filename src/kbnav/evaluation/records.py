@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import repeat
@@ -146,7 +145,7 @@ class SavedRun:
     """``labels``: the tables hold normalised labels, see ``by_labels``."""
 
 
-def read_saved_run(folder: str | os.PathLike[str]) -> SavedRun:
+def read_saved_run(folder: Path | str) -> SavedRun:
     """Read a run's folder, also while it is being written. Raises UsageError, DataError."""
     folder = Path(folder)
     return SavedRun(read_info(folder), read_gold(folder / GOLD)[1], read_records(folder))

@@ -2,10 +2,6 @@
 
 Texts of models, knowledge bases and datasets are hostile until escaped: the templates escape everything, and the page's
 own policy lets no script run but the one whose hash it names.
-
-Why an answer is not right is told as far as recordings alone show it. SPINACH's authors sorted a sample of errors by
-hand (section 5.4): properties (40 %), the way the query is put together (30 %), too little exploration (15 %), clauses
-that the question did not ask for (10 %). A sheet of errors can be labelled in the same way.
 """
 
 from __future__ import annotations

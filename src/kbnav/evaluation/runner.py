@@ -144,11 +144,9 @@ def begin_run(folder: Path, info: RunInfo) -> RunInfo:
 
 def flat_settings(settings: Mapping[str, Any], less: Collection[str] = NOT_OF_RUNS) -> dict[str, Any]:
     """The settings of a run ``less`` some, those of groups by names such as ``budget.steps``."""
-    found: dict[str, Any] = {}
-    for name, value in settings.items():
-        parts = {f"{name}.{part}": one for part, one in value.items()} if isinstance(value, Mapping) else {name: value}
-        found |= parts if name not in less else {}
-    return found
+    grouped = ((one, value if isinstance(value, Mapping) else {"": value}) for one, value in settings.items())
+    kept = (one for one in grouped if one[0] not in less)
+    return {f"{name}.{part}".rstrip("."): value for name, parts in kept for part, value in parts.items()}
 
 
 def _identity(info: RunInfo) -> dict[str, Any]:

@@ -1,7 +1,4 @@
-"""Scores of a saved run: always worked out anew from its recordings, always the same for the same recordings.
-
-Also by labels, for systems that answer in words, and as STaRK's code ranks.
-"""
+"""Scores of a saved run: always worked out anew from its recordings, always the same for the same recordings."""
 
 from __future__ import annotations
 

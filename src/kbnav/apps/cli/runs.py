@@ -109,7 +109,7 @@ def _fields(run: Run, settings: Settings) -> Sequence[Mapping[str, Any]]:
 
 
 def _kb_of(run: Run, settings: Settings) -> Settings:
-    """How a run's knowledge base is opened. Raises UsageError where only its file, maybe anybody's, names an address."""
+    """How its knowledge base opens. Raises UsageError where only the run's file, maybe anybody's, names a URL."""
     kb = str(run.settings.get("kb") or settings.kb)
     if "://" in kb and kb != settings.kb:
         raise UsageError(f"only the run's file names {kb}: to ask that, set KBNAV_KB={kb}")

@@ -321,12 +321,6 @@ def number_in(text: str) -> Decimal | None:
     return Decimal(text.replace(",", "")) if _NUMBER.fullmatch(text) else None
 
 
-def names_only(question: Question) -> bool:
-    """Whether stored answers are names, which match no ids, and so are to be compared as labels."""
-    named = (not ENTITY_ID.fullmatch(one) and "://" not in one and meaning(one) == one for one in question.plain)
-    return bool(question.plain) and all(named)
-
-
 Reader = Callable[[File], Iterator[Question]]
 FORMATS: Mapping[str, Reader] = MappingProxyType(
     {
