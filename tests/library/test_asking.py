@@ -43,6 +43,7 @@ from kbnav.settings.model import Settings
 from tests import typed_caller
 from tests.agents.parts import NumbersKB
 from tests.apps.web.parts import Explorer
+from tests.models.stub import Faltering
 
 MARIE = "Which elements were discovered by Marie Curie?"
 ROWS = [{"answer": "Q979", "answerLabel": "polonium"}, {"answer": "Q1128", "answerLabel": "radium"}]
@@ -53,14 +54,6 @@ def explorer(*before: AIMessage) -> ScriptedModel:
     """Asks who discovered polonium, finishes, and writes."""
     asks = says(("execute_query", {"query": POLONIUM}))
     return ScriptedModel(replies=[*before, asks, says(("finish", {})), AIMessage("The Curies.")])
-
-
-class Slow(ScriptedModel):
-    """Takes its time, so that its question can be left."""
-
-    def _generate(self, *args: Any, **kwargs: Any):
-        time.sleep(0.5)
-        return super()._generate(*args, **kwargs)
 
 
 async def leave(model: Explorer, asking: Coroutine[Any, Any, object]) -> float:
@@ -219,7 +212,7 @@ def test_a_stream_tells_of_calls_steps_and_the_answer_and_ends_when_it_is_left(k
     assert [event.kind for event in events] == kinds
     assert [event.step.dropped for event in events if event.kind == "dropped"] == ["rolled back", "repeat"]
     assert events[-1].answer.text == "The Curies."
-    left = Slow(replies=explorer(again, again).replies)
+    left = Faltering(replies=[lambda: time.sleep(0.5) or again])
     leaving = kbnav.stream("Who?", kb=kb, model=left)
     assert next(leaving).call.tool == "search_entities"
     leaving.close()
@@ -485,17 +478,13 @@ def test_what_is_of_a_wrong_type_or_name_is_refused(kb, wrong):
 
 @pytest.mark.parametrize("error", [ValueError("too hot"), KeyError("city"), TypeError("no"), RuntimeError("down")])
 def test_the_error_of_a_model_of_ones_own_comes_as_it_is(kb, error):
-    class Failing(ScriptedModel):
-        def _generate(self, *args: Any, **kwargs: Any):
-            raise error
-
     for ask in (
         lambda model: kbnav.ask("Who?", kb=kb, model=model),
         lambda model: list(kbnav.stream("Who?", kb=kb, model=model)),
         lambda model: kbnav.graph(kb, model=model).invoke({"question": "Who?"}),
     ):
         with pytest.raises(type(error)) as raised:
-            ask(Failing(replies=[]))
+            ask(Faltering(replies=[error]))
         assert raised.value is error
 
 

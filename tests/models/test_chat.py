@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,7 +40,7 @@ from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 from tests.agents.parts import NumbersKB, execute_query, finish, look
 from tests.dripping import dripping
-from tests.models.stub import Canned, ModelStub, cancellation, completion, failure, streamed
+from tests.models.stub import Canned, ModelStub, cancellation, completion, failure, served, streamed
 
 KEY = "sk-nevertobeleft-of-the-test"
 
@@ -696,11 +695,6 @@ def test_what_is_stored_first_stays_also_between_threads(tmp_path):
     assert len(set(found.values())) == 1
     blobs.put({"k0": b"later"})
     assert blobs.get(["k0"]) == {"k0": found["k0"]}
-
-
-def served(stub: ModelStub, home: Path, **changes: object) -> Settings:
-    fixed = {"model": "stub", "base_url": stub.base_url, "api_key": "k", "model_retries": 0, "home": home}
-    return Settings(**{**fixed, "model_jobs": 1, **changes})  # type: ignore[arg-type]
 
 
 QUERY = "Which guitar by Ann Reed has a letter in it?"

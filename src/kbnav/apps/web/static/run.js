@@ -131,8 +131,8 @@ export class RunView {
     const result = answer.result && new ResultView(answer.result, base, this.run.question, { query: answer.query, labelled: answer.query_labelled, absence: answer.absence, rows: event.rows, ranked: served?.name === "Wikidata", key: this.offered.share ? "view" : this.run.id });
     this.found.replaceChildren(
       understood(answer.understood, this.ask, inWords(answer.query_words)),
-      origin(result || (unfound && !nothing) ? served : undefined, result || !nothing ? this.made(answer) : []) || "",
       result?.element ?? "",
+      origin(result || (unfound && !nothing) ? served : undefined, result || !nothing ? this.made(answer) : []) || "",
       answer.status === "stopped" || none || (nothing && answer.note) ? "" : absent(answer.absence, { brief: answer.result?.columns.join() === "boolean" }),
       (nothing && this.holds?.()) || "",
       this.foot(answer, result),
