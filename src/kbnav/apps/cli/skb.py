@@ -283,7 +283,7 @@ def update(
     )
     with _resumable(console), StageProgress(console) as progress:
         updated = maintenance.update(skb, records, options, skip=skip, changes=changes, progress=progress)
-    left_out = maintenance.left_out_since(meta, updated) if records else updated.dropped
+    left_out = updated.dropped_since(meta) if records else updated.dropped
     updated = updated.model_copy(update={"dropped": {**left_out, **changes.dropped}})
     _print_made(console, updated)
     _print_built(str(skb), updated, as_json)

@@ -19,17 +19,7 @@ from kbnav.knowledge.skb.files import LOCK, Array, file_info, remove_unused
 from kbnav.knowledge.skb.graph import edge_key, edges_of
 from kbnav.knowledge.skb.importers.recipe import Recipe, bad_lines_file
 from kbnav.knowledge.skb.importers.tables import TableSource
-from kbnav.knowledge.skb.schema import (
-    UNNAMED,
-    Dropped,
-    Losses,
-    Meta,
-    Progress,
-    Source,
-    is_lance,
-    no_progress,
-    read_meta,
-)
+from kbnav.knowledge.skb.schema import Dropped, Losses, Meta, Progress, Source, is_lance, no_progress, read_meta
 from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.journal import locked
 
@@ -242,18 +232,7 @@ def difference(
         for what, keys in (("go", np.setdiff1d(before, after)), ("come", np.setdiff1d(after, before))):
             for one, relation, other in zip(*edges_of(keys, size, len(names)), strict=True):
                 losses.add(f"edges that {what}", f"{ids[one]} {names[relation]} {ids[other]}")
-        return losses.dropped and {**losses.dropped, **left_out_since(old.meta, new.meta)}
-
-
-def left_out_since(old: Meta, new: Meta) -> dict[str, Dropped]:
-    """What an update left out or changed, without what its SKB's description had counted before."""
-    changed = {reason: one for reason, one in new.dropped.items() if one != old.dropped.get(reason)}
-    more = {reason: one.count - old.dropped.get(reason, Dropped(count=0)).count for reason, one in changed.items()}
-    return {
-        reason: one if reason == UNNAMED else Dropped(count=more[reason], examples=one.examples[: more[reason]])
-        for reason, one in changed.items()
-        if reason == UNNAMED or more[reason] > 0  # all that have no name are counted each time
-    }
+        return losses.dropped and {**losses.dropped, **new.meta.dropped_since(old.meta)}
 
 
 def _all_of(skb: SKB, number: int) -> tuple[str, str, Mapping[str, Any]]:

@@ -170,6 +170,16 @@ class Meta(Strict):
         """Edges of a node on the average, each edge counted at both its ends (STaRK, Table 2)."""
         return 2 * self.edges / self.nodes if self.nodes else 0.0
 
+    def dropped_since(self, old: Meta) -> dict[str, Dropped]:
+        """What was left out or changed since another description, whose cases this counts too."""
+        found = dict[str, Dropped]()
+        for reason, one in self.dropped.items():
+            known = old.dropped.get(reason, Dropped(count=0))
+            if one.count > known.count:
+                cases = tuple(case for case in one.examples if case not in known.examples)
+                found[reason] = Dropped(count=one.count - known.count, examples=cases)
+        return found
+
     @property
     def type_start(self) -> list[int]:
         """Type ``t`` has the node numbers ``type_start[t]`` up to, not including, ``type_start[t + 1]``."""
