@@ -74,6 +74,9 @@ class Doubt:
         """The doubt as an English sentence."""
         return _doubts()[self.kind].format(**self.values)
 
+    def __str__(self) -> str:
+        return self.text
+
     def to_document(self) -> dict[str, str]:
         """As JSON."""
         return {"kind": self.kind, "about": self.about, "text": self.text}

@@ -219,7 +219,7 @@ class Chat {
     const view = new QueryView({ kb, question: "" }, { query: "", query_labelled: "", link: "", language }, offered, { title, of, from });
     view.editor.value = query;
     const base = offered.kbs.find((one) => one.key === kb);
-    const hint = of ? h("p", { class: "soft", dir: "auto" }, t("query.of", { question: "" }), from ? h("a", { href: from }, of) : of) : about ? h("p", { dir: "auto" }, about) : !query && h("p", { class: "soft" }, base?.name === "Wikidata" ? t("query.hint_wikidata") : t("query.hint"));
+    const hint = of ? h("p", { class: "soft", dir: "auto" }, t("query.of", { question: "" }), from ? h("a", { href: from }, of) : of) : about ? h("p", { dir: "auto" }, about) : !query && h("p", { class: "soft hint" }, base?.name === "Wikidata" ? t("query.hint_wikidata") : t("query.hint"));
     if (!query && base) examplesOf(base).then((known) => {
       const own = known.filter((one) => one.query);
       const some = own.length ? own : [{ query: ANY, text: t("query.any") }];

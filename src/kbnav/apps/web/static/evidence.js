@@ -24,7 +24,7 @@ export function statements(found, shown = new Set(), units = new Map()) {
 function statement(one, copy, shown, units) {
   const others = one.others.filter((other) => !shown.has(other.id));
   if (one.source === "document") return [cell(one.subject), h("span", { class: "soft" }, ` ${t("evidence.document")} `), h("q", { dir: "auto" }, one.value.text)];
-  const page = one.statement && /\/wiki\/Q\d+$/.test(one.subject.href) && /P\d+$/.exec(one.property.href);
+  const page = one.statement && /^https:\/\/www\.wikidata\.org\/wiki\/Q\d+$/.test(one.subject.href) && /P\d+$/.exec(one.property.href);
   const claim = h("span", {}, cell(one.subject), " — ", link(one.property.text, one.property.href), " — ", cell(one.value), units.get(one.value.text));
   if (one.source === "generated") return [claim, warning(t("evidence.generated"))];
   if (one.chain) return [claim, h("span", { class: "soft" }, ` ${t("evidence.chain")}`)];

@@ -30,7 +30,7 @@ export class QueryView {
     Object.assign(this, { run, answer, offered, title, of, from, first: laidOut(answer.query), base: offered.kbs.find((one) => one.key === run.kb) });
     const shared = Boolean(offered.share);
     this.typed = !answer.query;
-    answer.link ||= this.base?.name === "Wikidata" ? SERVICE : "";
+    if (this.typed && this.base?.name === "Wikidata") answer.link ||= SERVICE;
     this.seconds = this.base?.seconds;
     this.inWords = h("div", { class: "query-words", dir: "auto" });
     this.before = h("p", { class: "soft", hidden: true }, t("query.before"));

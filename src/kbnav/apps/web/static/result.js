@@ -41,7 +41,7 @@ export class ResultView {
   head() {
     this.where = h("span", { class: "where", role: "status" });
     this.find = this.result.rows >= SEARCHED && this.search();
-    return h("div", { class: "line", role: "group", "aria-label": t("rows.label") }, this.tabs, this.where, this.find);
+    return h("div", { class: "line", hidden: this.result.rows === 1, role: "group", "aria-label": t("rows.label") }, this.tabs, this.where, this.find);
   }
 
   /** The rows as they are shown, a line each, entities with their ids, and how many more there are; a yes or no stands above. */
@@ -89,6 +89,7 @@ export class ResultView {
     if (single) return this.element.dispatchEvent(new CustomEvent("single", { bubbles: true, detail: single.text }));
     const views = viewsOf(this.kinds, this.result, rows);
     if (views.length < 2) return undefined;
+    this.element.firstChild.hidden = false;
     this.tabs.replaceChildren(...views.map((view) => h("button", { type: "button", "data-view": view, onclick: () => this.choose(view) }, t(`view.${view}`))));
     const usual = this.result.rows === 1 && this.kinds.join() === "point" ? "map" : "table"; // where something is
     return this.choose(wanted.find((view) => views.includes(view)) ?? usual, true);
@@ -151,6 +152,8 @@ export class ResultView {
       const value = page.rows[places[at]][column];
       if (one) Object.assign(value, { unit: one.unit, precision: one.precision ?? value.precision });
     }));
+    const units = new Map(page.rows.flat().flatMap((one) => (one?.unit ? [[one.text, one.unit]] : [])));
+    if (units.size) this.element.dispatchEvent(new CustomEvent("measured", { bubbles: true, detail: units }));
     const lines = this.body.querySelectorAll(":scope > tr:not(.evidence)");
     showCells(page.rows, this.open).forEach((cells, row) => cells.forEach((cell, place) => measurable(page.rows[row][place]) && lines[row].children[place].replaceWith(cell)));
   }

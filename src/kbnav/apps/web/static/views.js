@@ -150,8 +150,9 @@ async function drawMap({ columns, rows, kinds }, box) {
   map.on("zoomend moveend", uncrowded);
   const points = marks.getLayers().map((mark) => mark.getLatLng());
   const fit = (some) => map.fitBounds(L.latLngBounds(some).pad(0.1), { maxZoom: 6, animate: false });
-  fit(bulk(points));
-  const outside = points.filter((one) => !map.getBounds().contains(one)).length;
+  const near = bulk(points);
+  fit(near);
+  const outside = near === points ? 0 : points.filter((one) => !map.getBounds().contains(one)).length;
   const all = () => {
     fit(points);
     whole.remove();
@@ -169,9 +170,9 @@ function bulk(points) {
   const middle = (axis) => points.map((one) => one[axis]).sort((one, other) => one - other)[points.length >> 1];
   const [lat, lng] = [middle("lat"), middle("lng")];
   const off = (one) => Math.hypot(one.lat - lat, (one.lng - lng) * Math.cos((lat * Math.PI) / 180));
-  const near = [...points].sort((one, other) => off(one) - off(other));
-  const most = near.slice(0, -Math.max(1, Math.floor(points.length * OUTLYING)));
-  return most.length >= CROWD && off(near.at(-1)) > APART * off(most.at(-1)) ? most : points;
+  const sorted = [...points].sort((one, other) => off(one) - off(other));
+  const most = sorted.slice(0, -Math.max(1, Math.floor(points.length * OUTLYING)));
+  return most.length >= CROWD && off(sorted.at(-1)) > APART * off(most.at(-1)) ? most : points;
 }
 
 /** How many rows have nothing that can be drawn. */
