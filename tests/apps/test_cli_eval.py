@@ -189,6 +189,7 @@ def test_reports_and_dataset_statistics_are_written_where_they_are_asked_for(kbn
         ([*RUN, "--out", "a", "--set", "preset=paper"], "the preset paper needs a model"),
         ([*PAPER, "kar"], "the preset paper needs a model"),
         (["run", "qald-11", "--out", "a"], "no dataset 'qald-11'"),
+        (["run", "hf:owner/name", "--out", "a"], "hf download owner/name"),
     ],
 )
 def test_wrong_use_is_exit_code_2_and_one_clear_line(kbnav, arguments, said):
