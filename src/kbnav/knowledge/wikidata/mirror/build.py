@@ -17,7 +17,7 @@ import sqlite3
 import time
 import traceback
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict
@@ -230,7 +230,7 @@ class _Build:
         with ThreadPoolExecutor(1) as beside, source.open("rb") as file, closing(Lines(source, self._say)) as lines:
             whole = beside.submit(hashlib.file_digest, file, "sha256")  # stops where an error closes the file
             try:
-                self._add(store, self._chosen(pieces(lines, min(PART, self._piece), names, skip=self._at)), lines.more)
+                self._add(store, self._chosen(pieces(lines, min(PART, self._piece), names, skip=self._at)), keep=True)
                 digest = whole.result().hexdigest()
             except SyntaxError as error:
                 line = f" behind line {self._at}" if self._filter else f":{error.lineno}"
@@ -257,8 +257,8 @@ class _Build:
         if self._filter:
             yield Piece(self._at, self._at, self._filter.rest())
 
-    def _add(self, store: Store, parts: Iterator[Piece], more: Callable[[], bool] = bool) -> None:
-        """Load all parts; after a piece with ``more`` behind it the store is kept. Raises SyntaxError with its line."""
+    def _add(self, store: Store, parts: Iterator[Piece], *, keep: bool) -> None:
+        """Load all parts; ``keep``: the store is kept after each whole piece. Raises SyntaxError with its line."""
         for part in parts:
             try:
                 feed = Feed(self._lines(chain([part], parts), part.first))
@@ -269,7 +269,7 @@ class _Build:
             if len(self._blank) >= MOST_WAITING:
                 store.bulk_extend(self._blank)
                 self._blank.clear()
-            if more():
+            if keep and self._unsaved >= self._piece:
                 self._save(store)
 
     def _lines(self, parts: Iterable[Piece], first: int) -> Iterator[bytes]:
@@ -332,7 +332,7 @@ class _Build:
                         yield Piece(0, 0, take(file.readlines()))
                 yield Piece(0, 0, chosen.rest())
 
-        self._add(store, decided())
+        self._add(store, decided(), keep=False)
 
     def _save(self, store: Store) -> None:
         """Keep the store as it is now, unless little came in since it was kept last."""

@@ -57,7 +57,7 @@ class Lines:
         self._begin = self._told = time.monotonic()
         self._raw = source.open("rb")
         unpack = _PACKED.get(source.suffix.lower())
-        self._file = io.BufferedReader(unpack(self._raw), _READ) if unpack else self._raw
+        self._file = cast(IO[bytes], io.BufferedReader(unpack(self._raw), _READ) if unpack else self._raw)
         self._from: tuple[float, int] | None = None
 
     def read(self, size: int = -1) -> bytes:
@@ -76,10 +76,6 @@ class Lines:
         for line in self._file:
             self._count(1)
             yield line
-
-    def more(self) -> bool:
-        """Whether something is not read yet."""
-        return bool(self._file.peek(1))
 
     def skip(self, lines: int) -> None:
         """Go on behind so many lines."""
