@@ -119,6 +119,9 @@ def test_an_export_asks_no_address_that_only_the_runs_file_names(kbnav, saved, t
         forged = replace(saved.run, outcome=outcome, settings={**saved.run.settings, "kb": kb})
         (tmp_path / "forged.json").write_text(to_json(forged))
         kbnav.out("export", "forged.json", "forged.csv")
+        if "://" in kb:
+            kbnav.out("bot", "preview", "forged.json")
+            assert f"set KBNAV_KB={kb}" in kbnav.refused("export", "forged.json", "forged.html", "--evidence")
     assert opened == ["demo"]
 
 

@@ -496,6 +496,7 @@ def test_when_stopped_the_questions_under_way_end_and_are_kept(tmp_path):
         ({"dataset_sha256": "11"}, "dataset"),
         ({"prompts": {"policy.md": "22"}}, "prompts"),
         ({"gold_sha256": "33"}, "gold"),
+        ({"settings": {"budget": {"steps": 3}}}, "setting budget.steps"),
     ],
 )
 def test_a_run_is_not_gone_on_with_under_other_conditions(tmp_path, change, named):

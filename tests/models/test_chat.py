@@ -139,10 +139,11 @@ def test_after_eight_replies_without_a_tool_the_run_ends_and_says_what_is_needed
         assert policy_for(stub)(state, context()).calls
         state["path"].append(Step(8, calls[7], calls[7].problem, ok=False))
         said = policy_for(stub)(state, context())
+        later = policy_for(stub)({**state, "path": [Step(0, Call("get_entry")), *state["path"]]}, context())
         early = [Step(n, Call("finish"), ok=False, dropped="premature finish") for n in range(1, 9)]
         given_up = policy_for(stub)({**state, "path": [], "discarded": early}, context())
     assert (len(stub.requests), said.calls, given_up.calls) == (1, (), ())
-    assert "called no tool" in said.refusal
+    assert ("called no tool. kbnav needs" in said.refusal, later.note[-15:]) == (True, "called no tool.")
     assert "finished too early" in given_up.note
 
 

@@ -469,16 +469,23 @@ def test_an_update_takes_new_files_in_as_the_build_took_those_before(tmp_path, k
         assert {reason: one.count for reason, one in skb.meta.dropped.items()} == {
             "node id given twice": 1, "node without an id": 1,
         }  # fmt: skip
-    (tmp_path / "reviews.csv").write_text("nr,of\n51,2\n52,9\n")
+    (tmp_path / "reviews.csv").write_text("nr,of,stars\n51,2,5\n52,9|8,1\n")
+    edges = 'edges = ["of:of:product"]\nsplit = "|"\n'
     (tmp_path / "r.toml").write_text(
-        '[[table]]\nfile = "reviews.csv"\nid = "nr"\ntype = "review"\nprefix = "r"\nedges = ["of:of:product"]\n'
+        f'[[table]]\nfile = "reviews.csv"\nid = "nr"\ntype = "review"\nprefix = "r"\n{edges}'
     )
-    ran(kbnav, "skb", "update", out, "--tables", tmp_path / "r.toml")
-    for _ in range(2):  # as records over it, and read again
-        with SKB.open(out) as skb:
-            assert {("r51", "of", "2")} == {edge for edge in edges_of(skb) if edge[1] == "of"}
-            assert skb.documents[skb.number("r52")].get("of") == "9"
-        ran(kbnav, "skb", "update", out)
+    (tmp_path / "nine.csv").write_text("id,name,type\n9,Tap,product\n8,Tip,review\n")
+    (tmp_path / "stars.csv").write_text("id,type,stars\nr52,review,1\n")
+    files = ("--nodes", tmp_path / "nine.csv", "--nodes", tmp_path / "stars.csv")
+    for given, lost in ((("--tables", tmp_path / "r.toml"), "9, 8"), (files, "8")):
+        ran(kbnav, "skb", "update", out, *given)
+        for _ in range(2):  # as records over it, and read again
+            with SKB.open(out) as skb:
+                links = {("r51", "of", "2")} | ({("r52", "of", "9")} if given is files else set())
+                assert links == {edge for edge in edges_of(skb) if edge[1] == "of"}
+                assert skb.documents[skb.number("r52")] == {"of": lost, "stars": 1}
+            ran(kbnav, "skb", "update", out)
+    assert ran(kbnav, "skb", "update", out, "--dry-run") == "nothing changes\n"
 
 
 def test_an_update_embeds_with_lsa_takes_the_row_of_one_id_that_the_build_took_and_names_odd_cells(tmp_path, kbnav):

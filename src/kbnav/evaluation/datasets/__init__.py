@@ -143,11 +143,6 @@ def own_dataset(name: str, folder: Path) -> Dataset:
 
     The function is called with the folder of benchmarks and returns a Dataset, or its questions. Raises UsageError.
     """
-    if name.startswith("hf:"):
-        raise UsageError(
-            f"{name}: kbnav loads nothing from the Hugging Face Hub by name. Download it (hf download "
-            f"{name.removeprefix('hf:')} --repo-type dataset), and give its file of questions as FORMAT:FILE"
-        )
     try:
         read = named(name, GROUP)
     except KeyError:
