@@ -232,7 +232,7 @@ def test_the_page_on_python_does_what_it_says(monkeypatch, tmp_path, mini_home, 
     page["kb"].close()
     printed = capsys.readouterr().out
     told = re.findall(r"^print\(.*\) +# (.*)$", program, re.MULTILINE)
-    assert len(told) == 7
+    assert len(told) == 8
     assert [line for line in told if line.removesuffix(" …") not in printed] == []
 
 

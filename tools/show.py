@@ -366,7 +366,7 @@ def cell_text(cell: Cell, table: AnswerTable, width: int) -> str:
     if short := short_iri(cell, table):
         return cut(short, width)
     base = table.concept_base
-    text = ENTITY_IRI.sub(lambda found: labelled(found[1]) if found[0].startswith(base) else found[0], cell.value)
+    text = ENTITY_IRI.sub(lambda found: labelled(found[1]) if found[0].startswith(base) else found[0], cell.text)
     return f"{cut(text, width)}@{cell.language}" if cell.language else cut(text, width)
 
 

@@ -121,7 +121,9 @@ class ChatPolicy:
         """One model call; again with less of the path where that is too long. Raises as ``invoke``, PromptTooLong."""
         last = all_steps(state)[-_SILENT:]
         if len(last) == _SILENT and all(step.call.tool == NO_TOOL for step in last):
-            return Reply(refusal=f"The model's last {_SILENT} replies called no tool. {_NEEDS_TOOLS}")
+            said = f"The model's last {_SILENT} replies called no tool."
+            called = any(step.call.tool != NO_TOOL for step in all_steps(state))
+            return Reply(note=said) if called else Reply(refusal=f"{said} {_NEEDS_TOOLS}")
         early = self._budget.holds("free_finish") and all(step.dropped == "premature finish" for step in last)
         if len(last) == _SILENT and early:
             return Reply(note=f"The model's last {_SILENT} replies finished too early.")

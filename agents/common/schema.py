@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kbnav.answers.relevance import relevance
+from kbnav.knowledge.skb.importers.values import OTHER, kind_of
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.rdf import local_name, local_names
@@ -24,8 +26,10 @@ _READ, _FIELDS = 20, 15
 """Documents of each type that are read for its fields, and fields that a prompt names."""
 _STARTS = 8
 """Nodes named by the question that a prompt tells."""
-_NAME = 40
-"""Characters of each."""
+_NAME, _VALUE, _VALUES = 40, 30, 2
+"""Characters of each, and of a field's value; values of a field, of long ones one."""
+_TYPES = {bool: "truth value", list: "list", dict: "nested"}
+"""Of values that are no text, number or date."""
 
 
 def hide_single_type(toolbox: Toolbox, kb: SkbKB) -> Toolbox:
@@ -98,26 +102,35 @@ class Schema:
 
     def _fields(self, start: int, count: int) -> Sequence[str]:
         """The fields of a type's documents, but for other names of a node and a source's own (``_…``)."""
-        if not self.kb.shows_documents:
-            return []
-        skb = self.kb.skb
-        keys = dict.fromkeys(key for node in _spread(start, count, _READ) for key in skb.documents[node])
-        told = [key for key in keys if not key.startswith("_") and key not in skb.meta.alias_fields]
-        return _first([self._field(key) for key in told], _FIELDS)
+        found = dict[str, list[Any]]()
+        for node in _spread(start, count, _READ) if self.kb.shows_documents else ():
+            for key, value in self.kb.skb.documents[node].items():
+                if value is not None and not key.startswith("_") and key not in self.kb.skb.meta.alias_fields:
+                    found.setdefault(key, []).append(value)
+        return _first([self._field(key, values) for key, values in found.items()], _FIELDS)
 
-    def _field(self, key: str) -> str:
-        """The name of a field, with how queries write it where that is not plain."""
+    def _field(self, key: str, values: Sequence[Any]) -> str:
+        """The name of a field, how queries write it where that is not plain, its type and a few values, texts quoted.
+
+        Dates are texts to queries.
+        """
         own = local_name(key.replace(" ", "_"))
         plain = own == key or "execute_query" not in self.kb.capabilities
-        return _short(key) if plain else f"{_short(key)} (field:{own})"
+        told = [value for value in values if kind_of(value)]
+        kinds = dict.fromkeys(_TYPES.get(type(one), "") or kind_of(one).replace(OTHER, "text") for one in told)
+        shown = [_short(json.dumps(one, ensure_ascii=False), _VALUE) for one in told]
+        few = [*dict.fromkeys(shown)][: 1 if any(len(one) == _VALUE for one in shown) else _VALUES]
+        described = f": {' or '.join(kinds)} ({', '.join(few)})" if few else ""
+        return _short(key) + ("" if plain else f" (field:{own})") + described
 
 
 def _first(told: Sequence[str], most: int) -> list[str]:
     return [*told[:most], *([f"and {len(told) - most} more"] if len(told) > most else [])]
 
 
-def _short(name: str) -> str:
-    return " ".join(name.split())[:_NAME]
+def _short(name: str, most: int = _NAME) -> str:
+    text = " ".join(name.split())
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _spread(start: int, count: int, parts: int) -> Sequence[int]:

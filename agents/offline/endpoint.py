@@ -155,14 +155,12 @@ class EndpointAgenda(Agenda):
             if phrase is asked or len(phrase.text) < 2 or (kind and stems(kind.called) == stems(phrase.text)):
                 continue  # a class is nothing that another thing is linked to
             other, unknown = search.properties or kind, search.rung in ("none", "near")
-            if phrase.whole and search.rung == "shorter":
+            if (phrase.whole and search.rung == "shorter") or (search.rung == "none" and phrase.text[:1].isupper()):
                 anchors[Anchor(phrase.text)] = None
             elif thing and stems(phrase.text) in (stems(thing.called), stems(_spoken(thing.called))):
                 # What is called so has it as a value; what is linked to a thing of that name is something else.
                 so = self.target and not _CALLED.isdisjoint(words_of(question.text))
                 anchors[Anchor(thing.called) if so else Anchor(phrase.text, thing.id, exact=True)] = None
-            elif search.rung == "none" and phrase.text[:1].isupper():
-                anchors[Anchor(phrase.text)] = None
             elif phrase.named and thing and not (unknown or other):
                 anchors[Anchor(phrase.text, thing.id)] = None
             elif unknown and not other and phrase.text[:1].isupper():
@@ -249,6 +247,7 @@ class EndpointAgenda(Agenda):
             typed = " && ".join(f"{edge} != rdf:type" for edge in edges)
             pattern = f"{' UNION '.join(parts)} FILTER({typed})"
             links = yield from self._counted(" ".join(edges), pattern, "", thought)
+            links = [one for one in links if one.way in _TO_VALUE] or links  # what is just so, before longer names
             if question.asks == "place" and not self.target:
                 hints = known.hints.get("place", "").split()
                 links = [one for one in links if any(hint in one.names[0].casefold() for hint in hints)]
@@ -258,7 +257,7 @@ class EndpointAgenda(Agenda):
             if max(fits, default=0.0) > 0:
                 return links[fits.index(max(fits))]
             # What links to a thing that only has the word in its name is not meant: "in Berlin" is no Berlin Schulz.
-            if sure and len(links) == 1 and (anchor.exact or not anchor.id or links[0].way == 2):
+            if sure and len(links) == 1 and (anchor.exact or not anchor.id or links[0].way in (2, 7)):
                 return links[0]
             # Three letters are shared, as by forms of a verb: "born", birth; "erschienen", Erscheinungsjahr.
             starts = {link: [one for one in rest if f" {one[:3]}" in f" {link.words.casefold()}"] for link in links}

@@ -1,6 +1,6 @@
 """A machine on three small tools, so that what is tested is the machine."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,18 +28,23 @@ from kbnav.tools.wikidata import finish
 
 
 class NumbersKB:
-    """A knowledge base whose query ``SELECT n`` has n rows; ``broken`` does not parse, ``down`` is a dead service."""
+    """A knowledge base whose query ``SELECT n`` has n rows; ``broken`` does not parse, ``down`` is a dead service.
+
+    ``before`` is called with each query before it is answered.
+    """
 
     name = "numbers"
     capabilities: frozenset[Capability] = frozenset({"search_entities", "execute_query"})
 
-    def __init__(self) -> None:
+    def __init__(self, before: Callable[[str], object] = len) -> None:
         self.ran: list[str] = []
+        self.before = before
 
     def state(self) -> dict[str, Any]:
         return {"kb": self.name}
 
     def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
+        self.before(query)
         self.ran.append(query)
         word = query.split()[1] if len(query.split()) > 1 else query
         if word == "broken":

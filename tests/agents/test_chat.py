@@ -3,7 +3,8 @@
 import re
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from collections import Counter
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
@@ -14,29 +15,23 @@ from kbnav.agents.spinach import build_spinach, spinach_with
 from kbnav.answers.question import checked_question
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QueryTimeout, ServiceError, UsageError
-from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import load_run
 from kbnav.sessions.session import Chat, ask, attempt, sqlite_sessions
 from kbnav.settings.model import Settings
 from tests.agents.parts import NumbersKB, agent_of, finishes, looks, runs, walker
 from tests.conftest import ROOT
+from tests.knowledge.parts import Over
 
 KILLED = """
 import os, sys
 from pathlib import Path
-from tests.agents import parts
-from tests.agents.parts import agent_of, finishes, looks, runs
+from tests.agents.parts import NumbersKB, agent_of, looks, runs
 from kbnav.sessions.session import Chat, sqlite_sessions
 
-class DyingKB(parts.NumbersKB):
-    def execute_query(self, query, *, language="en"):
-        os._exit(9)
-
-parts.NumbersKB = DyingKB
-home = Path(sys.argv[1])
+home, dying = Path(sys.argv[1]), NumbersKB(lambda query: os._exit(9))
 with sqlite_sessions(home) as saver:
-    Chat(agent_of([looks("a"), looks("b"), runs(2)], home), "s1", saver).ask("How many?")
+    Chat(agent_of([looks("a"), looks("b"), runs(2)], home, kb=dying), "s1", saver).ask("How many?")
 """
 
 
@@ -179,18 +174,16 @@ def test_a_prompt_names_only_the_tools_that_its_agent_has(demo_kb, mini_kb, tmp_
 SLOW = "the query took longer than 20 s"
 
 
-@dataclass
-class SlowKB(NumbersKB):
-    """``SELECT n`` is not answered the first ``slow`` times, unless n is 0."""
+def late(times: int, *queries: str) -> NumbersKB:
+    """These queries are not answered the first so many times that each is asked."""
+    asked: Counter[str] = Counter()
 
-    slow: int = 0
-    ran: list[str] = field(default_factory=list)
-
-    def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
-        if query != "SELECT 0" and self.ran.count(query) < self.slow:
-            self.ran.append(query)
+    def before(query: str) -> None:
+        asked[query] += 1
+        if query in queries and asked[query] <= times:
             raise QueryTimeout(SLOW)
-        return super().execute_query(query)
+
+    return NumbersKB(before)
 
 
 def gives_up():
@@ -198,7 +191,7 @@ def gives_up():
 
 
 def test_a_run_that_found_nothing_because_queries_were_not_answered_is_an_error_that_says_so(tmp_path):
-    agent = agent_of([runs(2), runs(0), gives_up(), gives_up()], tmp_path, kb=SlowKB(slow=9))
+    agent = agent_of([runs(2), runs(0), gives_up(), gives_up()], tmp_path, kb=late(9, "SELECT 2"))
     run, failure = attempt(agent, "How many?")
     assert run.outcome.status == "failed"
     assert f"A look-up was not answered ({SLOW})" in run.outcome.note
@@ -207,41 +200,27 @@ def test_a_run_that_found_nothing_because_queries_were_not_answered_is_an_error_
 
 
 def test_an_answer_beside_which_a_query_was_not_answered_says_so(tmp_path):
-    class OneSlow(SlowKB):
-        def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
-            if query == "SELECT 3":
-                raise QueryTimeout(SLOW)
-            return NumbersKB.execute_query(self, query)
-
-    run = ask(agent_of([runs(3), runs(2), finishes()], tmp_path, kb=OneSlow()), "How many?")
+    run = ask(agent_of([runs(3), runs(2), finishes()], tmp_path, kb=late(9, "SELECT 3")), "How many?")
     assert run.outcome.status == "answered"
     assert run.outcome.note == f"A look-up was not answered, so that something may be missing ({SLOW})."
 
 
 def test_a_model_may_try_what_was_not_answered_once_more_itself(tmp_path):
-    run = ask(agent_of([runs(2), runs(2), finishes()], tmp_path, kb=SlowKB(slow=1)), "How many?")
+    run = ask(agent_of([runs(2), runs(2), finishes()], tmp_path, kb=late(1, "SELECT 2")), "How many?")
     assert (run.outcome.status, run.discarded) == ("answered", ())
-    again = ask(agent_of([runs(2), runs(2), runs(2), runs(3), finishes()], tmp_path, kb=SlowKB(slow=2)), "How many?")
+    kb = late(2, "SELECT 2", "SELECT 3")
+    again = ask(agent_of([runs(2), runs(2), runs(2), runs(3), finishes()], tmp_path, kb=kb), "How many?")
     assert [step.dropped for step in again.discarded if step.call.key == again.path[0].call.key][-1:] == ["repeat"]
 
 
-class Late:
-    """A knowledge base whose first queries are not answered in time."""
-
-    def __init__(self, kb: KnowledgeBase, late: int) -> None:
-        self._kb, self.late = kb, late
-
-    def __getattr__(self, name: str):
-        return getattr(self._kb, name)
-
-    def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
-        self.late -= 1
-        if self.late >= 0:
-            raise QueryTimeout(SLOW)
-        return self._kb.execute_query(query, language=language)
-
-
 def test_the_offline_policy_does_not_go_on_to_another_property_when_a_query_was_late(tmp_path, mini_kb):
-    agent = build_agent(Late(mini_kb, 1), Settings(home=tmp_path, language="en"), "spinach")
+    late = [QueryTimeout(SLOW)]
+
+    def first_late(query: str, **options: Any) -> AnswerTable:
+        if late:
+            raise late.pop()
+        return mini_kb.execute_query(query, **options)
+
+    agent = build_agent(Over(mini_kb, execute_query=first_late), Settings(home=tmp_path, language="en"), "spinach")
     run = ask(agent, "Who discovered polonium?")
     assert (run.outcome.status, run.outcome.text) == ("answered", "Marie Curie, Pierre Curie")

@@ -22,7 +22,6 @@ from rich.console import Console
 from kbnav.agents.common.answering import QueryEnding
 from kbnav.agents.common.state import State
 from kbnav.agents.spinach import build_spinach, spinach_with
-from kbnav.answers.tables import AnswerTable
 from kbnav.apps.console import print_answer
 from kbnav.errors import ServiceError, Stopped, UsageError
 from kbnav.models.cancellation import Cancellation
@@ -306,29 +305,18 @@ def test_a_saved_run_replays_to_the_same_path(tmp_path):
     assert again.outcome.table == first.outcome.table
 
 
-class Counting(NumbersKB):
-    """Counts the queries that run at once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.at_once, self.most, self.lock = 0, 0, threading.Lock()
-
-    def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
-        with self.lock:
-            self.at_once += 1
-            self.most = max(self.most, self.at_once)
-        time.sleep(0.02)
-        with self.lock:
-            self.at_once -= 1
-        return super().execute_query(query)
-
-
 def test_at_most_eight_calls_of_a_turn_run_at_once(tmp_path):
-    kb = Counting()
+    places, pairs = threading.Semaphore(8), threading.Barrier(2, timeout=60)
+
+    def together(query: str) -> None:
+        assert places.acquire(blocking=False), "a ninth runs"
+        pairs.wait()
+        time.sleep(0.02)
+        places.release()
+
     calls = says(*(("execute_query", {"query": f"SELECT {number}"}) for number in range(20)))
-    run = ask(agent_of([calls], tmp_path, kb=kb), "?")
+    run = ask(agent_of([calls], tmp_path, kb=NumbersKB(together)), "?")
     assert [step.rows for step in run.path[:20]] == [*range(20)]
-    assert 1 < kb.most <= 8
 
 
 def test_rows_are_kept_where_only_the_words_fail(tmp_path):
@@ -629,19 +617,6 @@ def test_finish_names_the_columns_that_were_asked_for_and_equal_rows_are_one(min
     assert sorted(table.entity(row[0]) for row in table.rows) == ["Q1128", "Q979"]
 
 
-class SlowKB(NumbersKB):
-    """Its queries end when they are told to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked, self.go_on = threading.Event(), threading.Event()
-
-    def execute_query(self, query, *, language="en"):
-        self.asked.set()
-        self.go_on.wait(30)
-        return super().execute_query(query, language=language)
-
-
 @pytest.mark.parametrize("cancelling", [cancellation, lambda: nullcontext(Cancellation())])
 def test_stopping_hangs_up_on_the_model_at_once(tmp_path, cancelling):
     with cancelling() as stoppable, silent() as (url, asked, hung_up):
@@ -656,12 +631,12 @@ def test_stopping_hangs_up_on_the_model_at_once(tmp_path, cancelling):
 
 
 def test_stopping_does_not_wait_for_a_tool_and_records_the_call_that_was_cut_off(tmp_path):
-    kb, cancellation = SlowKB(), Cancellation()
+    asked, go_on, cancellation = threading.Event(), threading.Event(), Cancellation()
+    kb = NumbersKB(lambda query: (asked.set(), go_on.wait(30)))
     agent = agent_of([looks("a"), runs(5), finishes()], tmp_path, kb=kb)
-    threading.Thread(target=lambda: kb.asked.wait(30) and cancellation.stop("Out of time.")).start()
+    threading.Thread(target=lambda: asked.wait(30) and cancellation.stop("Out of time.")).start()
     run, failure = attempt(agent, "How many?", cancellation=cancellation)
-    assert not kb.go_on.is_set()
-    kb.go_on.set()
+    go_on.set()
     assert str(failure) == "Out of time."
     assert [(step.call.tool, step.ok, step.observation) for step in run.path] == [
         ("look", True, "seen: a"),

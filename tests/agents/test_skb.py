@@ -102,8 +102,9 @@ def test_what_a_query_computed_of_the_nodes_or_counted_comes_with_the_answer_and
     for said, ran, more, query in (
         (f"She built {len(SHIPS)}.", count, (), count),
         ("She built many.", count, (), ""),
-        (f"In {len(SHIPS)}1.", count, (), ""),
-        (f"About {len(SHIPS)}0 of them.", count, (), ""),
+        (f"In {len(SHIPS)}1.", count, (), count),
+        (f"In {len(SHIPS)}1.", count, (LOOK,), ""),
+        (f"About {len(SHIPS)}0 of them.", count, (), count),
         (f"{len(SHIPS) / 7:.2f} a year.", yearly, (), yearly),
         (f"She built {len(SHIPS)}, Marit Skarrow 2.", both, (), both),
         (f"She built {len(SHIPS)} of them.", both, (), ""),
@@ -113,6 +114,8 @@ def test_what_a_query_computed_of_the_nodes_or_counted_comes_with_the_answer_and
         ended = says(("finish", {"nodes": [], "answer": said}), thought="x")
         run = asked(demo_kb, tmp_path, says(("execute_query", {"query": ran})), *more, ended)
         assert (run.outcome.query, run.outcome.table is not None) == (query, bool(query))
+        wrong = re.findall(rf"{len(SHIPS)}[01]", said) if query == count else []
+        assert [one.about for one in run.outcome.doubts if one.kind == "told"] == wrong
         words = verbalize_answer(run.outcome.query, run.outcome.result, "en")
         assert (words is not None and NODES[BUILDER]["name"] in words.text()) is bool(query)
 
@@ -367,10 +370,16 @@ def test_a_search_says_how_many_nodes_have_its_words_as_the_value_of_a_field(dem
 
 
 def test_a_number_that_is_stored_as_a_text_is_told_as_one_and_fields_stand_in_one_line(tmp_path):
-    nodes: list[dict[str, object]] = [{"id": "a", "type": "t", "name": "Ash", "year": "1999", "odd\nname": 1999}]
+    node = {"id": "a", "type": "t", "name": "Ash", "year": "1999", "odd\nname": 1999, "none": "", "some": ["x"]}
+    nodes: list[dict[str, object]] = [
+        {**node, "day": "2024-03-01", "text": "a " * 99},
+        {"id": "b", "type": "t", "day": "soon"},
+    ]
     with closing(skb_of(tmp_path, nodes, [])) as kb:
         text = use(kb, "search_entities", query="1999").text
-        assert Schema(kb)("")["types"][0]["fields"] == ["year", "odd name (field:odd%0Aname)"]
+        fields = 'year: text ("1999")', "odd name (field:odd%0Aname): number (1999)", "none", 'some: list (["x"])'
+        long = f'text: text ("{"a " * 14}…)'
+        assert Schema(kb)("")["types"][0]["fields"] == [*fields, 'day: date or text ("2024-03-01", "soon")', long]
     assert {'`?x field:year "1999"`', "`?x field:odd%0Aname 1999`"} == set(re.findall("`.*?`", text))
 
 
@@ -386,7 +395,7 @@ def test_the_prompt_of_a_small_graph_names_its_fields_and_differs_only_in_what_a
         render("skb/policy.md", **given, **Schema(demo_kb)(asked))
         for asked in ("Who makes lutes?", "Who is the owner of the Clock Harp?")
     )
-    assert "fields: made, instrument, description" in plain
+    assert re.search(r'fields: made: number \(\d+, \d+\); instrument: text \("\w+"', plain)
     assert re.match(r"Nodes whose .*: The Clock Harp \(", named.removeprefix(plain).strip())
 
 

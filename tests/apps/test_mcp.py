@@ -26,6 +26,7 @@ from kbnav.settings.model import Price, Settings
 from kbnav.settings.systems import find
 from tests.apps.web.parts import Explorer, Served, web_settings
 from tests.ending import until
+from tests.knowledge.parts import Over
 from tests.models.stub import ModelStub, completion, failure
 
 MARIE = "Which elements were discovered by Marie Curie?"
@@ -183,43 +184,32 @@ def test_over_http_a_request_that_is_taken_back_stops_its_run(mini_kb, tmp_path)
         until(lambda: not Store(database).workers())
 
 
-class Held:
-    """A knowledge base whose queries wait until they are told to go on."""
-
-    def __init__(self, kb: KnowledgeBase) -> None:
-        self._kb = kb
-        self.waiting, self.go_on = threading.Semaphore(0), threading.Event()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._kb, name)
-
-    def execute_query(self, query: str, **options: Any) -> Any:
-        self.waiting.release()
-        self.go_on.wait(250)
-        return self._kb.execute_query(query, **options)
-
-
 def test_over_http_a_call_that_is_taken_back_keeps_its_place_until_it_is_over(mini_kb, tmp_path):
     tokens = [f"a-token-of-{name}-nevertobeleft" for name in ("alice", "bob", "carol")]
     web = {"web_tokens": dict(zip(("alice", "bob", "carol"), tokens, strict=True))}
-    kb = Held(mini_kb)
+    waiting, go_on = threading.Semaphore(0), threading.Event()
+
+    def held(query: str, **options: Any) -> Any:
+        waiting.release()
+        go_on.wait(250)
+        return mini_kb.execute_query(query, **options)
 
     async def query(url: str, token: str) -> tuple[bool, str]:
         return (await called(url, "execute_query", {"query": QUERY}, token=token))[0]
 
     async def take_back(url: str, token: str) -> None:
         asking = asyncio.create_task(query(url, token))
-        assert await asyncio.to_thread(kb.waiting.acquire, timeout=60)
+        assert await asyncio.to_thread(waiting.acquire, timeout=60)
         asking.cancel()
         await asyncio.wait([asking])
 
     settings = web_settings(tmp_path, **web, web_runs=2, web_runs_per_user=1)
-    with served(settings, kb) as url:
+    with served(settings, Over(mini_kb, execute_query=held)) as url:
         asyncio.run(take_back(url, tokens[0]))
         assert asyncio.run(query(url, tokens[0])) == (True, "1 of your calls are at work; wait for one")
         asyncio.run(take_back(url, tokens[1]))
         assert asyncio.run(query(url, tokens[2])) == (True, "too many calls are at work; try again in a moment")
-        kb.go_on.set()
+        go_on.set()
         until(lambda: not asyncio.run(query(url, tokens[0]))[0])
 
 

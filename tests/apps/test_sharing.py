@@ -119,6 +119,9 @@ def test_an_export_asks_no_address_that_only_the_runs_file_names(kbnav, saved, t
         forged = replace(saved.run, outcome=outcome, settings={**saved.run.settings, "kb": kb})
         (tmp_path / "forged.json").write_text(to_json(forged))
         kbnav.out("export", "forged.json", "forged.csv")
+        if "://" in kb:
+            kbnav.out("bot", "preview", "forged.json")
+            assert f"set KBNAV_KB={kb}" in kbnav.refused("export", "forged.json", "forged.html", "--evidence")
     assert opened == ["demo"]
 
 
@@ -166,12 +169,11 @@ def test_an_answer_that_says_something_has_none(mini_home, mini_kb):
 
 
 def test_a_run_that_failed_says_that_a_service_did(mini_home, mini_kb):
-    class Down(NumbersKB):
-        def execute_query(self, query: str, *, language: str = "en") -> object:
-            raise ServiceError("the query service is down")
+    def down(query: str) -> None:
+        raise ServiceError("the query service is down")
 
     with pytest.raises(ServiceError):
-        asked(mini_home, NO, {}, kb=Down())
+        asked(mini_home, NO, {}, kb=NumbersKB(down))
     runs = sorted((mini_home / "runs").glob("*.json"), key=lambda path: path.stat().st_mtime)
     assert load_run(runs[-1]).outcome.absence == Absence("service failed")
 

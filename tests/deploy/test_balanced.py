@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import requests
 from psycopg import connect
 
+from tests.apps.web.conftest import linked_home
 from tests.apps.web.parts import MARIE, Explorer, Visit, served_process
 from tests.deploy.balancer import balanced, followed, put
 from tests.ending import until
@@ -24,10 +24,7 @@ def home(base: Path, fresh_home: Path, name: str) -> Path:
     """A home of a server's own, as on a machine of its own."""
     folder = base / name
     folder.mkdir()
-    for part in ("mirrors", "skbs"):
-        if (fresh_home / part).exists():
-            (folder / part).symlink_to((fresh_home / part).resolve())
-    return folder
+    return linked_home(folder, fresh_home)
 
 
 def serve(stack: ExitStack, folder: Path, model: Explorer, database: str, port: str = "0") -> tuple[str, Popen[str]]:
@@ -120,9 +117,5 @@ def _reads_elsewhere(one: str, two: str, database: str) -> None:
 
 
 def _keeps_asking(url: str, times: int) -> list[str]:
-    return [text for _ in range(times) for text in _asks(Visit(url))]
-
-
-def _asks(visit: Visit) -> Iterator[str]:
-    events = followed(visit, put(visit, MARIE)["id"])
-    yield events[-1]["answer"]["text"]
+    visits = [Visit(url) for _ in range(times)]
+    return [followed(visit, put(visit, MARIE)["id"])[-1]["answer"]["text"] for visit in visits]

@@ -33,6 +33,7 @@ from kbnav.settings.model import Settings
 from tests.agents.parts import NumbersKB, walker
 from tests.agents.parts import Script as Writer
 from tests.evaluation.parts import Script, info_of, table
+from tests.knowledge.parts import Over
 from tests.knowledge.wikidata.serving import Answer, Served, in_turn, serving
 
 
@@ -110,12 +111,8 @@ def test_gold_answers_of_something_else_are_refused(dataset, tmp_path):
     with pytest.raises(UsageError, match="gold answers of another own"):
         take_gold(other, other.questions, path)
 
-    class Elsewhere(NumbersKB):
-        def state(self):
-            return {"kb": "elsewhere"}
-
     with pytest.raises(UsageError, match="of another knowledge base"):
-        collect(dataset, Elsewhere(), path)
+        collect(dataset, Over(NumbersKB(), state=lambda: {"kb": "elsewhere"}), path)
 
 
 def test_frozen_answers_are_taken_by_question_and_none_may_lack(dataset, tmp_path):
@@ -149,15 +146,13 @@ def test_what_is_under_way_when_one_fails_is_stopped(dataset, tmp_path, what):
             stopped.wait(60)
         return None
 
-    class Held(NumbersKB):
-        def execute_query(self, query, *, language="en"):
-            if error := held(query != "SELECT 2"):
-                raise error
-            return super().execute_query(query)
+    def before(query: str) -> None:
+        if error := held(query != "SELECT 2"):
+            raise error
 
     script = Script(lambda question: held(question == ASKED["q1"]) or table("Q1"))
     fails = {
-        "gold answers": lambda: collect(dataset, Held(), tmp_path / "gold.jsonl", jobs=2),
+        "gold answers": lambda: collect(dataset, NumbersKB(before), tmp_path / "gold.jsonl", jobs=2),
         "a run": lambda: run_questions(script.system, ASKED, tmp_path, jobs=2),
     }
     with pytest.raises(Banned):
@@ -501,6 +496,7 @@ def test_when_stopped_the_questions_under_way_end_and_are_kept(tmp_path):
         ({"dataset_sha256": "11"}, "dataset"),
         ({"prompts": {"policy.md": "22"}}, "prompts"),
         ({"gold_sha256": "33"}, "gold"),
+        ({"settings": {"budget": {"steps": 3}}}, "setting budget.steps"),
     ],
 )
 def test_a_run_is_not_gone_on_with_under_other_conditions(tmp_path, change, named):

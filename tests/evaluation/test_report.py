@@ -18,7 +18,7 @@ import pytest
 
 from kbnav.answers.tables import AnswerTable, Ranked, Ranking, Term
 from kbnav.errors import DataError, UsageError
-from kbnav.evaluation.dataset_stats import Triple, conversation_lengths, conversations_markdown, query_shape
+from kbnav.evaluation.dataset_stats import Triple, query_shape
 from kbnav.evaluation.datasets import load_dataset
 from kbnav.evaluation.importing import import_spinach
 from kbnav.evaluation.records import GOLD as GOLD_FILE
@@ -314,17 +314,16 @@ def test_one_table_of_runs_marks_the_best_and_what_differs_from_the_first():
     assert 0 <= float(rows[0]["F1 low"]) < 25 < float(rows[0]["F1 high"]) < 75
 
 
-def test_other_gold_answers_or_questions_are_another_table_and_only_tests_over_all_are_marked():
+def test_other_gold_answers_or_questions_are_another_table_and_only_tests_over_all_are_marked(caplog):
     runs = {"a": run(3), "stopped": run(11, reached=11), "frozen": run(12, last="Q77"), "few": run(0, 6, asked=6)}
     more = {"frozen none": run(0, last="Q77"), "few right": run(6, 6, asked=6), "whole": run(12)}
     tables = scores_table(build_report({**runs, **more}), "markdown").split("\n\n")
+    assert "frozen is not compared with a: the runs have different gold answers to 1 question" in caplog.text
     marked = [{row.split(" | ")[0]: r"\*" in row for row in one.splitlines()[2:]} for one in tables]
     of_all, frozen = {"| a": False, "| stopped": False, "| whole": True}, {"| frozen": False, "| frozen none": True}
     assert marked == [of_all, frozen, {"| few": False, "| few right": True}]  # 2/64
-
-
-ANN, BOB = (f"[[User:{name}|{name}]] 12:00, 1 January 2026 (UTC)" for name in ("Ann", "Bob"))
-QUERY = "{{SPARQL|query=SELECT ?x { ?x wdt:P31 wd:Q5 }}}"
+    four = build_report({"a": run(0), "b": run(6), "c": run(0), "d": run(8)})  # 2/64 beside a smaller p: 4/64
+    assert [line.count(r"\*") for line in scores_table(four, "markdown").splitlines()[3:]] == [0, 0, 2]
 
 
 @pytest.fixture
@@ -398,24 +397,6 @@ def test_what_is_no_sheet_is_refused_and_formulas_stay_text(tmp_path):
     write_sheet(read_saved_run(evil), tmp_path / "z.csv")
     (row,) = csv.DictReader(io.StringIO((tmp_path / "z.csv").read_text()))
     assert [row[name][:1] for name in ("id", "question", "answer")] == ["'", "'", "'"]
-
-
-def test_conversations_are_as_long_as_they_have_responses(kbnav, tmp_path):
-    (tmp_path / "forum").mkdir()
-    page = [
-        f"== Volcanoes ==\nHow? {ANN}\n: {QUERY} {BOB}\n:: Thanks {ANN}\n",  # two responses
-        f"== Alone ==\n{QUERY} {ANN}\n",
-        f"== Chat ==\nHello {ANN}\n: Hello {BOB}\n",
-        f"== Long ==\nHow? {ANN}\n" + f": so {QUERY} {BOB}\n" * 12,
-    ]
-    (tmp_path / "forum" / "2026-01.wiki").write_text("".join(page))
-    out = kbnav.out("eval", "dataset", "stats", "forum", "--of", "threads")
-    assert "2 conversations; 1 without a response and 1 without SPARQL are left out." in out
-    assert "| 2 | 1 | 50.0% |" in out
-    assert "| \\> 10 | 1 | 50.0% |" in out
-    assert "| 7 and more | 1 | 50.0% |" in out
-    assert json.dumps(conversations_markdown(conversation_lengths([]))).count("0 conversations") == 1
-    assert kbnav("eval", "dataset", "stats", "nowhere", "--of", "threads")[0] == 2
 
 
 WDT = "http://www.wikidata.org/prop/direct/"

@@ -38,11 +38,12 @@ from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.models.cancellation import Cancellation
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.retrieval.expansion import build_prf
-from kbnav.runs.trajectory import Outcome, load_run
+from kbnav.runs.trajectory import Doubt, Outcome, load_run
 from kbnav.settings.model import Settings
 from tests import typed_caller
 from tests.agents.parts import NumbersKB
 from tests.apps.web.parts import Explorer
+from tests.models.stub import Faltering
 
 MARIE = "Which elements were discovered by Marie Curie?"
 ROWS = [{"answer": "Q979", "answerLabel": "polonium"}, {"answer": "Q1128", "answerLabel": "radium"}]
@@ -53,14 +54,6 @@ def explorer(*before: AIMessage) -> ScriptedModel:
     """Asks who discovered polonium, finishes, and writes."""
     asks = says(("execute_query", {"query": POLONIUM}))
     return ScriptedModel(replies=[*before, asks, says(("finish", {})), AIMessage("The Curies.")])
-
-
-class Slow(ScriptedModel):
-    """Takes its time, so that its question can be left."""
-
-    def _generate(self, *args: Any, **kwargs: Any):
-        time.sleep(0.5)
-        return super()._generate(*args, **kwargs)
 
 
 async def leave(model: Explorer, asking: Coroutine[Any, Any, object]) -> float:
@@ -91,6 +84,8 @@ def test_an_open_knowledge_base_is_searched_read_queried_and_closed(kb):
     assert counted.records() == [{"n": 2, "x": 2.5, "many": True}]
     assert str(kb.query("SELECT (88.0 AS ?whole) (0.5 AS ?half) {}").records()) == "[{'whole': 88, 'half': 0.5}]"
     assert kb.query("ASK { wd:Q979 wdt:P61 wd:Q7186 }").records() == [{"boolean": True}]
+    truths = [kb.query(f"{form} {{ wd:Q979 wdt:P61 wd:Q{n} }}") for form in ("ASK", "SELECT *") for n in (7186, 979)]
+    assert [bool(one) for one in truths] == [True, False, True, False]
     closed = kbnav.open("mini", settings=kb.settings)
     closed.close()
     with pytest.raises(UsageError, match="the knowledge base mini is closed"):
@@ -217,7 +212,7 @@ def test_a_stream_tells_of_calls_steps_and_the_answer_and_ends_when_it_is_left(k
     assert [event.kind for event in events] == kinds
     assert [event.step.dropped for event in events if event.kind == "dropped"] == ["rolled back", "repeat"]
     assert events[-1].answer.text == "The Curies."
-    left = Slow(replies=explorer(again, again).replies)
+    left = Faltering(replies=[lambda: time.sleep(0.5) or again])
     leaving = kbnav.stream("Who?", kb=kb, model=left)
     assert next(leaving).call.tool == "search_entities"
     leaving.close()
@@ -461,7 +456,6 @@ def test_rows_that_a_tool_of_ones_own_gives_can_be_the_answer(kb):
         lambda kb: kbnav.ask("Who discovered polonium?", kb=kb, language="xx"),
         lambda kb: kb.query(POLONIUM, language="de,en"),
         lambda kb: kbnav.ask("Who discovered polonium?", kb=kb, modle="gpt-4o"),
-        lambda kb: kbnav.open("mini", setting=None),
         lambda kb: kbnav.ask("Who discovered polonium?", kb=42),
         lambda kb: kbnav.ask("Who discovered polonium?", kb=kb, model=42),
         lambda kb: asyncio.run(kbnav.aask("Who discovered polonium?", kb=kb, cancellation=Cancellation())),
@@ -469,12 +463,13 @@ def test_rows_that_a_tool_of_ones_own_gives_can_be_the_answer(kb):
         lambda kb: kbnav.ask("Who discovered polonium?", kb=kb, model=explorer(), tools=greet),
         lambda kb: kbnav.ask("Who discovered polonium?", kb=kb, system=lambda kb: None),
         lambda kb: kbnav.ask("How many?", kb=NumbersKB()),
+        lambda kb: kbnav.ask("When was she born?", kb=kb, after="Marie Curie"),
         lambda kb: kbnav.graph(kb).invoke({"messages": [HumanMessage(MARIE), AIMessage("Radium.")]}),
     ],
 )
 def test_what_is_of_a_wrong_type_or_name_is_refused(kb, wrong):
     said = r"is a text|takes kbnav|dollars|did you mean '(model|settings)'|no language code, such as en, de"
-    said += "|no argument '(cancellation|on_step)"
+    said += "|no argument '(cancellation|on_step)|takes the Answer"
     with pytest.raises(
         (UsageError, TypeError), match=f"{said}|takes a (name|list)|kb and set|rules cannot ask numbers|end with a q"
     ):
@@ -483,17 +478,13 @@ def test_what_is_of_a_wrong_type_or_name_is_refused(kb, wrong):
 
 @pytest.mark.parametrize("error", [ValueError("too hot"), KeyError("city"), TypeError("no"), RuntimeError("down")])
 def test_the_error_of_a_model_of_ones_own_comes_as_it_is(kb, error):
-    class Failing(ScriptedModel):
-        def _generate(self, *args: Any, **kwargs: Any):
-            raise error
-
     for ask in (
         lambda model: kbnav.ask("Who?", kb=kb, model=model),
         lambda model: list(kbnav.stream("Who?", kb=kb, model=model)),
         lambda model: kbnav.graph(kb, model=model).invoke({"question": "Who?"}),
     ):
         with pytest.raises(type(error)) as raised:
-            ask(Failing(replies=[]))
+            ask(Faltering(replies=[error]))
         assert raised.value is error
 
 
@@ -511,6 +502,12 @@ def test_a_finish_that_nothing_came_before_says_why_it_was_not_accepted(kb):
 def test_an_answer_is_printed_and_shown_in_a_notebook_as_what_it_says(kb, demo_home):
     answer = kbnav.ask(MARIE, kb=kb)
     assert repr(answer) == "<Answer 'polonium, radium': answered, rows: 2>"
+    told = "polonium (Q979) — discoverer or inventor (P61) — Marie Curie (Q7186)"
+    assert (str(answer.evidence).splitlines()[0], str(Doubt("one")), len({answer, answer})) == (
+        told,
+        Doubt("one").text,
+        1,
+    )
     assert {"text", "rows", "to_dataframe"} <= {*dir(answer)} - {"parse_obj", "schema"} == {*dir(answer)}
     assert str(answer.run.outcome.table).splitlines()[::2] == ["| answer | answerLabel |", "| Q979 | polonium |"]
     assert "<td>answerLabel</td></tr><tr><td>Q979</td><td>polonium</td>" in answer._repr_html_()

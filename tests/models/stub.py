@@ -7,10 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from pathlib import Path
 from typing import Any, Self
 
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+
 from kbnav.models.cancellation import Cancellation
+from kbnav.models.scripted import ScriptedModel
+from kbnav.settings.model import Settings
 from tests.ending import joined, running
 
 
@@ -135,12 +140,31 @@ class ModelStub:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._server.shutdown()
         self._server.server_close()
         joined(self._thread)
+
+
+def served(stub: ModelStub, home: Path, **changes: object) -> Settings:
+    fixed = {"model": "stub", "base_url": stub.base_url, "api_key": "k", "model_retries": 0, "home": home}
+    return Settings(**{**fixed, "model_jobs": 1, **changes})  # type: ignore[arg-type]
+
+
+class Faltering(ScriptedModel):
+    """Says, raises or does these in turn, the last one again and again; what is done gives what is said."""
+
+    replies: list[Any]  # type: ignore[assignment]
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        reply = self.replies[min(len(self.seen), len(self.replies) - 1)]
+        self.seen.append(messages)
+        if callable(reply):
+            reply = reply()
+        if isinstance(reply, Exception):
+            raise reply
+        said = AIMessage(reply) if isinstance(reply, str) else reply
+        return ChatResult(generations=[ChatGeneration(message=said)])
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,7 +40,7 @@ from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 from tests.agents.parts import NumbersKB, execute_query, finish, look
 from tests.dripping import dripping
-from tests.models.stub import Canned, ModelStub, cancellation, completion, failure, streamed
+from tests.models.stub import Canned, ModelStub, cancellation, completion, failure, served, streamed
 
 KEY = "sk-nevertobeleft-of-the-test"
 
@@ -140,10 +139,11 @@ def test_after_eight_replies_without_a_tool_the_run_ends_and_says_what_is_needed
         assert policy_for(stub)(state, context()).calls
         state["path"].append(Step(8, calls[7], calls[7].problem, ok=False))
         said = policy_for(stub)(state, context())
+        later = policy_for(stub)({**state, "path": [Step(0, Call("get_entry")), *state["path"]]}, context())
         early = [Step(n, Call("finish"), ok=False, dropped="premature finish") for n in range(1, 9)]
         given_up = policy_for(stub)({**state, "path": [], "discarded": early}, context())
     assert (len(stub.requests), said.calls, given_up.calls) == (1, (), ())
-    assert "called no tool" in said.refusal
+    assert ("called no tool. kbnav needs" in said.refusal, later.note[-15:]) == (True, "called no tool.")
     assert "finished too early" in given_up.note
 
 
@@ -695,11 +695,6 @@ def test_what_is_stored_first_stays_also_between_threads(tmp_path):
     assert len(set(found.values())) == 1
     blobs.put({"k0": b"later"})
     assert blobs.get(["k0"]) == {"k0": found["k0"]}
-
-
-def served(stub: ModelStub, home: Path, **changes: object) -> Settings:
-    fixed = {"model": "stub", "base_url": stub.base_url, "api_key": "k", "model_retries": 0, "home": home}
-    return Settings(**{**fixed, "model_jobs": 1, **changes})  # type: ignore[arg-type]
 
 
 QUERY = "Which guitar by Ann Reed has a letter in it?"

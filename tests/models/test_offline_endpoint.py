@@ -73,6 +73,17 @@ def test_what_is_named_so_is_the_thing_itself_and_no_node_without_a_name(tmp_pat
     assert values(run) == ["<urn:d:o1>"]
 
 
+def test_a_value_goes_before_longer_names_that_have_it(tmp_path):
+    graph = """
+        @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix v: <urn:v:> . @prefix d: <urn:d:> .
+        d:a a v:Supplier ; rdfs:label "Air France" ; v:country "France" ; v:partner d:v .
+        d:v a v:Supplier ; rdfs:label "Vins de France" ; v:country "Spain" ; v:partner d:a .
+    """
+    with serving(graph) as served, open_kb(Settings(kb=served.url, home=tmp_path)) as kb:
+        run = ask(build_spinach(kb, Settings(kb=served.url, home=tmp_path)), "Which suppliers are in France?")
+    assert values(run) == ["<urn:d:a>"]
+
+
 @pytest.mark.parametrize("question", ["Which employees work in Berlin?", "Who is the manager of Berlin Schulz?"])
 def test_a_person_named_like_a_place_is_no_place_and_nobody_is_linked_to_oneself(tmp_path, question):
     graph = """

@@ -1,6 +1,6 @@
 """The policy for SKBs without a model: what it reads in a question, which paths it follows, how well it does."""
 
-import gzip
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,10 +22,10 @@ from kbnav.runs.trajectory import Turn
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings
 from tests.data import DEMO_QUESTIONS
+from tests.knowledge.skb.conftest import clinic, clinic_path
 from tests.knowledge.skb.sources import small_skb
 
-KINDS = ("Disease::", "Compound::", "Symptom::")
-
+__all__ = ["clinic", "clinic_path"]
 NODES = """\
 {"id": "1", "type": "person", "name": "Ann Reed"}
 {"id": "2", "type": "person", "name": "Bob Lisk", "aliases": ["WALL"]}
@@ -48,14 +48,9 @@ EDGES = [
 @pytest.fixture(scope="module")
 def village(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
     """Nine nodes."""
-    folder = tmp_path_factory.mktemp("village")
-    (folder / "n.jsonl").write_text(NODES)
-    lines = ["source\trelation\ttarget", *("\t".join(edge) for edge in EDGES)]
-    (folder / "e.tsv").write_text("\n".join(lines) + "\n")
-    build(TableSource([folder / "n.jsonl"], [folder / "e.tsv"]), folder / "village.skb", Options(vectors=False))
-    kb = SkbKB(SKB.open(folder / "village.skb"))
-    yield kb
-    kb.close()
+    nodes = map(json.loads, NODES.splitlines())
+    with closing(SkbKB(small_skb(tmp_path_factory.mktemp("village"), nodes, EDGES, sparql=True))) as kb:
+        yield kb
 
 
 def answers(kb: SkbKB, question: str, home: Path) -> list[str]:
@@ -189,9 +184,19 @@ def test_things_are_counted_and_neither_compared_nor_summed(demo_kb, tmp_path, q
     assert len(outcome.ranking.ids if outcome.ranking else ()) == nodes
 
 
-def test_a_type_may_be_called_as_what_counts_it(tmp_path):
-    with closing(SkbKB(small_skb(tmp_path, [{"id": "n1", "type": "number", "name": "Ann"}], (), sparql=True))) as kb:
-        outcome = ask(skb_offline(kb, Settings(home=tmp_path, language="en")), "How many numbers are there?").outcome
+@pytest.mark.parametrize(
+    ("kind", "question"),
+    [
+        ("number", "How many numbers are there?"),
+        ("Lieferant", "Wie viele Lieferanten gibt es?"),
+        ("haus", "Wie viele Häuser gibt es?"),
+        ("Händler", "Wie viele Händler gibt es?"),
+    ],
+)
+def test_a_type_may_be_called_as_what_counts_it_and_in_the_plural_of_german(tmp_path, kind, question):
+    with closing(SkbKB(small_skb(tmp_path, [{"id": "n1", "type": kind, "name": "Ann"}], (), sparql=True))) as kb:
+        language = "en" if question.startswith("How") else "de"
+        outcome = ask(skb_offline(kb, Settings(home=tmp_path, language=language)), question).outcome
         assert ("COUNT" in outcome.query, outcome.text) == (True, "1")
 
 
@@ -326,23 +331,6 @@ def test_words_that_were_used_are_told_and_what_was_not_understood_is_declined(
 def test_a_relation_that_is_named_is_followed_and_no_other(demo_kb, tmp_path, question, answer, told):
     outcome = ask(skb_offline(demo_kb, Settings(home=tmp_path, kb="demo", language="en")), question).outcome
     assert (outcome.text[: len(answer) or None], told in outcome.note) == (answer, True), outcome
-
-
-@pytest.fixture(scope="module")
-def clinic(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
-    """Hetionet's diseases, compounds and symptoms, which relations with abbreviated names link."""
-    folder = tmp_path_factory.mktemp("clinic")
-    with gzip.open(shared_data / "hetionet" / "nodes.jsonl.gz", "rt", encoding="utf-8") as file:
-        starts = tuple(f'{{"id": "{kind}' for kind in KINDS)
-        (folder / "n.jsonl").write_text("".join(line for line in file if line.startswith(starts)))
-    with gzip.open(shared_data / "hetionet" / "edges.tsv.gz", "rt", encoding="utf-8", newline="") as file:
-        head, *lines = file
-    kept = [line for line in lines if line.startswith(KINDS) and line.split("\t")[2].startswith(KINDS)]
-    (folder / "e.tsv").write_text("".join([head, *kept]), newline="")
-    build(TableSource([folder / "n.jsonl"], [folder / "e.tsv"]), folder / "clinic.skb", Options(vectors=False))
-    kb = SkbKB(SKB.open(folder / "clinic.skb"))
-    yield kb
-    kb.close()
 
 
 @pytest.mark.slow

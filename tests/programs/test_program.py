@@ -26,6 +26,7 @@ from kbnav.programs.api.knowledge import MOST_TEXT
 from kbnav.programs.program import MOST_CHARACTERS, BadProgram, Program, ProgramLimit
 from kbnav.programs.sandbox import Sandbox, SandboxLimits
 from kbnav.programs.steps import Comparison, Trial, compare
+from tests.models.stub import Faltering
 from tests.programs.attacks import ATTACKS, CANARY, Attack
 
 SCORE = "def score(query, candidates, **parameters):\n    return {}\n"
@@ -106,11 +107,6 @@ def test_a_program_is_accepted_for_a_gain_that_is_not_chance(new, best, accepted
 
 
 ROOT = Path(__file__).parents[2]
-
-
-class Refusing(ScriptedModel):
-    def _generate(self, *args, **kwargs):
-        raise CredentialsError("the key is refused")
 
 
 PLACES = ["place:averhythe", "place:ropewalk-lane"]
@@ -196,7 +192,7 @@ def test_a_query_with_half_a_character_is_no_trouble(sandbox, api):
 
 
 def test_a_key_that_is_refused_ends_the_run_and_not_the_sandbox(sandbox, demo_kb, api):
-    refusing = Api(demo_kb, model=ModelCalls(Refusing(replies=[]), "scripted"))
+    refusing = Api(demo_kb, model=ModelCalls(Faltering(replies=[CredentialsError("the key is refused")]), "scripted"))
     body = "    try:\n        score_texts('q', ['a'])\n    except BaseException: pass\n"
     with pytest.raises(CredentialsError):
         run(sandbox, refusing, body)

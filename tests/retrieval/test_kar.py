@@ -5,15 +5,11 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
 
 from kbnav.errors import CredentialsError, ServiceError, Stopped, UsageError
 from kbnav.evaluation.evaluate import leave_out
@@ -41,6 +37,7 @@ from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import Settings
 from tests.data import EDGES
 from tests.knowledge.skb.sources import small_skb
+from tests.models.stub import Faltering
 from tests.retrieval.conftest import QUERY, Listening, Script
 
 NAMES_ANN = '[{"person": {"name": "Ann Reed"}}]'
@@ -493,24 +490,6 @@ def test_agr_takes_its_five_calls_in_order(skb):
 DOWN = ServiceError("overloaded")
 
 
-class Faltering(BaseChatModel):
-    """Says or raises these in turn, the last one again and again."""
-
-    replies: list[Any]
-    asked: int = 0
-
-    @property
-    def _llm_type(self) -> str:
-        return "faltering"
-
-    def _generate(self, *_: Any, **__: Any) -> ChatResult:
-        reply = self.replies[min(self.asked, len(self.replies) - 1)]
-        self.asked += 1
-        if isinstance(reply, Exception):
-            raise reply
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(reply))])
-
-
 def faltering_kar(skb: SKB, model: Faltering) -> KAR:
     return KAR(skb, Listening("wren"), ModelCalls(model, "faltering", jobs=1), KAROptions())
 
@@ -549,7 +528,7 @@ def test_what_leaves_no_call_a_chance_ends_the_run_at_once(skb, system, failure)
     model = Faltering(replies=[failure, "one"])
     with pytest.raises(type(failure)):
         system(skb, model).expand(QUERY, Trace())
-    assert model.asked == 1
+    assert len(model.seen) == 1
 
 
 KINDS = ("person", "gene/protein", "field_of_study")

@@ -20,7 +20,7 @@ from kbnav.retrieval.documents import published_chunks
 from kbnav.retrieval.expansion import Rerank, RerankOptions, parse_score
 from kbnav.runs.trajectory import Trace
 from kbnav.settings.model import Settings
-from tests.models.stub import ModelStub, completion, failure
+from tests.models.stub import ModelStub, completion, failure, served
 from tests.retrieval.conftest import QUERY, CountingEncoder, KeywordEncoder, Listening, Script
 
 
@@ -241,11 +241,6 @@ def test_where_no_score_can_be_read_the_order_stays_and_the_step_has_failed(rela
     hits = Rerank(related.skb, Listening("lark", "wren", "crow"), script.calls, RerankOptions()).retrieve("?", 3, trace)
     assert hits.ids == ["lark", "wren", "crow"]
     assert not trace.steps[-1].ok
-
-
-def served(stub: ModelStub, home: Path, **changes: object) -> Settings:
-    fixed = {"model": "stub", "base_url": stub.base_url, "api_key": "k", "model_retries": 0, "home": home}
-    return Settings(**{**fixed, "model_jobs": 1, **changes})  # type: ignore[arg-type]
 
 
 def test_a_call_that_fails_costs_one_candidate(related, tmp_path):

@@ -141,6 +141,7 @@ def test_yes_and_no(context):
 
 
 Q = "http://www.wikidata.org/entity/"
+XSD = "http://www.w3.org/2001/XMLSchema#"
 
 
 @pytest.mark.parametrize(("rows", "shown"), [(12, 12), (50, 50), (51, 10), (500, 10)])
@@ -169,6 +170,10 @@ def test_below_a_result_stand_its_rows_different_values_and_empty_cells():
         "Ids that stand alone have no label.",
     ]
     assert table_text(table("x", (7,)), Shown()) == "x\n7\n1 row."
+    sums = [
+        (Term("literal", text, f"{XSD}double"),) for text in ("60887.67000000001", "-0.30000000000000004", "1.5E300")
+    ]
+    assert table_text(AnswerTable(("x",), tuple(sums)), Shown()).split()[1:4] == ["67.67", "-0.3", "1.5E300"]
 
 
 def test_a_cut_result_lists_the_values_of_a_column_that_has_few():
@@ -179,7 +184,7 @@ def test_a_cut_result_lists_the_values_of_a_column_that_has_few():
 
 
 def test_rows_that_read_the_same_show_in_what_they_differ():
-    number, text = Term("literal", "7", "http://www.w3.org/2001/XMLSchema#integer"), Term("literal", "7")
+    number, text = Term("literal", "7", f"{XSD}integer"), Term("literal", "7")
     shown = table_text(AnswerTable(("x",), ((number,), (text,), (Term("literal", "8"),))), Shown())
     assert shown.splitlines()[1:4] == ['7 ["7"^^integer]', '7 ["7"]', "8"]
 

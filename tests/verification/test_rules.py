@@ -28,6 +28,7 @@ from kbnav.sessions.session import ask
 from kbnav.settings.model import Budget, Price, Settings
 from kbnav.tools.context import read_notes
 from tests.knowledge.parts import mirror_of
+from tests.models.stub import Faltering
 
 DATE = "http://www.w3.org/2001/XMLSchema#dateTime"
 NUMBER = "http://www.w3.org/2001/XMLSchema#decimal"
@@ -254,20 +255,9 @@ def test_a_limit_in_dollars_needs_a_price(mini_kb, tmp_path):
     assert build_agent(mini_kb, Settings(home=tmp_path, budget=Budget(dollars=1))).model == "offline"
 
 
-class Slow(ScriptedModel):
-    """Does not answer its second call before it is told to."""
-
-    gate: Any = None
-
-    def _generate(self, *given: Any, **more: Any) -> Any:
-        if len(self.seen) == 1:
-            self.gate.wait(30)
-        return super()._generate(*given, **more)
-
-
 def test_a_question_whose_time_is_over_gives_the_best_so_far_though_the_model_is_still_writing(mini_kb, tmp_path):
     gate = threading.Event()
-    model = Slow(replies=[FOUND, DONE], gate=gate)
+    model = Faltering(replies=[FOUND, lambda: gate.wait(30) and DONE])
     run = ask(agent_with(mini_kb, tmp_path, model, budget=Budget(seconds=4)), HEAVIEST)
     gate.set()
     assert (run.outcome.status, run.outcome.stop, run.outcome.query) == ("best effort", "time limit", BOTH)

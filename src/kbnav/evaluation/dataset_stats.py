@@ -420,38 +420,3 @@ def write_histograms(groups: Mapping[str, Sequence[Question]], folder: Path) -> 
         rows = [(name, size, counts[size]) for name, counts in found.items() for size in sorted(counts)]
         write_whole(folder / file, csv_text([("dataset", what, "questions"), *rows]))
     return [folder / "question-words.csv", folder / "answers.csv"]
-
-
-_GROUPS = (("1–3", 1, 3), ("4–6", 4, 6), ("7 and more", 7, math.inf))
-"""SPINACH's short, medium and long conversations, in responses."""
-_LONGEST = 10
-_QUERY = re.compile(
-    r"\{\{\s*sparql|lang\s*=\s*[\"']?sparql|query\.wikidata\.org|w\.wiki/|\bselect\b[^{}]{0,500}\{", re.IGNORECASE
-)
-
-
-def conversation_lengths(threads: Iterable[tuple[str, int]]) -> Counter[int | str]:
-    """How many conversations of a forum have how many responses (SPINACH, appendix C.1, Table 8).
-
-    Of threads, each its wikitext and the number of its posts; the first post is the question, the others responses. As
-    in the paper, threads without a response and threads without SPARQL are left out, and counted under these names.
-    """
-    return Counter(
-        "without a response" if posts < 2 else posts - 1 if _QUERY.search(text) else "without SPARQL"
-        for text, posts in threads
-    )
-
-
-def conversations_markdown(found: Counter[int | str]) -> str:
-    """The shares by length, those of more than ten together, and by the paper's three groups."""
-    responses = {size: count for size, count in found.items() if isinstance(size, int)}
-    total = sum(responses.values())
-    bounds = [*((str(size), size, size) for size in range(1, _LONGEST + 1)), (f"> {_LONGEST}", _LONGEST + 1, math.inf)]
-    rows = []
-    for name, low, high in (*bounds, *_GROUPS):
-        count = sum(count for size, count in responses.items() if low <= size <= high)
-        rows.append((name, count, f"{count / max(1, total):.1%}"))
-    left_out = " and ".join(f"{found[what]:,} {what}" for what in ("without a response", "without SPARQL"))
-    return f"{total:,} conversations; {left_out} are left out.\n\n" + table(
-        ("Responses", "Conversations", "Share"), rows
-    )

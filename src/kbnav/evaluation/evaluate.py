@@ -1,9 +1,4 @@
-"""A whole evaluation: open the knowledge base, fetch the gold answers, ask every question, score.
-
-In a sweep one option of a system runs through several values: what came of each is scores, seconds, calls, dollars.
-Calls answered from the cache of replies count as they did when they were made: what a value costs does not depend on
-which value was run first.
-"""
+"""A whole evaluation: open the knowledge base, fetch the gold answers, ask every question, score."""
 
 from __future__ import annotations
 
@@ -21,7 +16,7 @@ from kbnav.answers.tables import markdown_table
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation import gold as golden
 from kbnav.evaluation.datasets import SOURCES, find_dataset
-from kbnav.evaluation.datasets.formats import HUMAN_TOP_V, is_human, names_only
+from kbnav.evaluation.datasets.formats import HUMAN_TOP_V, is_human
 from kbnav.evaluation.datasets.records import Dataset, Question
 from kbnav.evaluation.metrics.statistics import Spread
 from kbnav.evaluation.records import (
@@ -43,6 +38,7 @@ from kbnav.evaluation.runner import (
     begin_run,
     build_system,
     check_limit,
+    flat_settings,
     kb_state,
     run_questions,
 )
@@ -123,31 +119,29 @@ def repeated(folder: Path, dataset: str = "", kb: str = "") -> EvaluationPlan:
         found = Dataset(info.dataset, tuple(kept), SOURCES["jsonl"], info.dataset_sha256)
     if found.sha256 != info.dataset_sha256:
         raise UsageError(f"{folder} asked other questions than {found.name} has, or they have changed since")
+    name = info.named or info.system
     try:
-        same = {name: value for name, value in info.settings.items() if name not in NOT_OF_RUNS}
+        same = {one: value for one, value in info.settings.items() if one not in NOT_OF_RUNS}
         settings = load_settings(**same | ({"kb": kb} if kb else {}))
-        systems.find(info.system).read(settings.options)
+        systems.find(name).read(settings.options)
     except UsageError as error:
         raise UsageError(f"{folder} was made by a kbnav with other settings: {error}") from error
     seed, asked = int(info.topics.get("seed", 0)), frozenset(info.questions)
     frozen = gold if gold.exists() else None
-    return EvaluationPlan(info.system, found, settings, asked, gold=frozen, seed=seed, drawn=info.sample)
+    return EvaluationPlan(name, found, settings, asked, gold=frozen, seed=seed, drawn=info.sample)
 
 
 def run_card(info: RunInfo) -> list[tuple[str, str]]:
     """What a paper's appendix says of a run, as names and values; settings are those that differ from the defaults."""
-    usual, own = Settings.model_construct().public(), info.settings
+    usual, own = flat_settings(Settings.model_construct().public()), info.settings
     mirror = {name: value for name, value in info.kb.get("mirror", {}).items() if name != "built"}
     kb = {"name": own.get("kb", ""), **info.kb, **({"mirror": mirror} if mirror else {})}
     if "files" in kb:
         kb["files"] = f"SHA-256 {sha256(json.dumps(kb['files'], sort_keys=True).encode()).hexdigest()}"
     price = price_of(Settings.model_construct(base_url=own.get("base_url", ""), prices={}), info.model)
-    changed = {name: value for name, value in own.items() if value != usual.get(name) and name not in NOT_OF_RUNS}
-    for name, value in changed.items():
-        if isinstance(value, Mapping) and isinstance(usual.get(name), Mapping):
-            changed[name] = {key: one for key, one in value.items() if one != usual[name].get(key)}
+    changed = {name: value for name, value in flat_settings(own).items() if value != usual.get(name)}
     return [
-        ("system", info.display_name),
+        ("system", info.display_name + (f", named {info.named}" if info.named else "")),
         ("model", info.model),
         *([("list price", f"${price.prompt:g} in, ${price.completion:g} out ({list_prices()[0]})")] if price else []),
         ("dataset", f"{info.dataset}, {len(info.questions)} questions, SHA-256 {info.dataset_sha256}"),
@@ -193,7 +187,7 @@ def leave_out(settings: Settings, names: Sequence[str]) -> Settings:
 
     Whether the system has them is seen when it is built.
     """
-    for name in names:
+    for name in sorted(set(names)):  # their order makes no other run
         if name in PARTS:
             given = settings.options.get("without", ())
             parts = given.split(",") if isinstance(given, str) else given
@@ -240,9 +234,6 @@ def evaluate(
         golden.refuse_unfit(gold, kb, ranks_only=system.ranks_only)
         if any(one.table is not None for one in gold):
             require("scoring tables", "scipy", extra="eval")
-        if named := sum(map(names_only, questions)):
-            what = f"{named} of {len(questions)} questions have names as stored answers"
-            _log.warning("%s: kbnav eval score %s --by labels compares them", what, folder)
         texts = {question.id: question.text(plan.language) for question in questions}
         unknown = [one for one in gold if not one.known]
         for one in unknown[:10]:
@@ -256,7 +247,6 @@ def evaluate(
             if not system.takes_gold:
                 raise UsageError(f"{name} cannot be given anything of the gold answers")
             given = golden.given_of_gold(options.from_gold, gold, kb, plan.seed)
-        frozen = golden.gold_file(plan.gold, plan.dataset.name) if plan.gold else None
         info = RunInfo(
             system=system.name,
             model=system.model,
@@ -264,7 +254,7 @@ def evaluate(
             dataset_sha256=plan.dataset.sha256,
             questions=tuple(texts),
             language=plan.language,
-            gold_sha256=golden.file_sha256(frozen) if frozen else "",
+            gold_sha256=golden.file_sha256(golden.gold_file(plan.gold, plan.dataset.name)) if plan.gold else "",
             kb=kb_state(kb),
             settings={one: value for one, value in settings.public().items() if one not in NOT_OF_RUNS},
             versions=versions(),
@@ -273,6 +263,7 @@ def evaluate(
             sample=plan.sampling,
             from_gold=options.from_gold,
             topics={"most": golden.TOPICS, "seed": plan.seed} if options.from_gold == "results" else {},
+            named=name if name != system.name else "",
         )
         begin_run(folder, info)
         return run_questions(

@@ -14,7 +14,7 @@ from kbnav.answers.language import plural
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import FATAL, DataError, QuerySyntaxError, StopRun, TellModel, UsageError
 from kbnav.evaluation.datasets.records import Dataset, Question
-from kbnav.evaluation.records import GoldAnswer, GoldInfo, read_gold
+from kbnav.evaluation.records import GOLD, INFO, GoldAnswer, GoldInfo, read_gold
 from kbnav.evaluation.runner import Patience, kb_state, side_by_side
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.sparql.vocabulary import entity_ids
@@ -104,7 +104,9 @@ def take_gold(
 
 
 def gold_file(path: Path, dataset: str) -> Path:
-    """The gold file of a dataset: the path itself, or within a folder the one named after the dataset."""
+    """The gold file of a dataset: the path itself, that of a run's folder, or in a folder the one of its name."""
+    if (path / INFO).exists():
+        return path / GOLD
     return path / f"{dataset}.jsonl" if path.is_dir() or path.suffix != ".jsonl" else path
 
 
@@ -183,7 +185,7 @@ def _without_asking(question: Question, stored: bool, language: str, kb: Knowled
     if question.plain and stored and not question.nodes and kb and kb_kind(kb) == "skb":
         return GoldAnswer(question.id, text, "stored", query, nodes=_as_nodes(question, kb))
     if question.nodes:
-        return GoldAnswer(question.id, text, "stored", query, nodes=question.nodes)
+        return GoldAnswer(question.id, text, "stored", query, nodes=question.nodes, grades=question.grades)
     if stored and question.answers is not None:
         return GoldAnswer(question.id, text, "stored", query, question.answers, plain=bool(question.plain))
     if not query.strip():

@@ -14,6 +14,8 @@ from pathlib import Path
 from statistics import fmean, quantiles
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from kbnav.answers.tables import markdown_table
 from kbnav.errors import BadArguments, UsageError
 from kbnav.evaluation.datasets.records import Dataset, Question
@@ -50,21 +52,14 @@ class Collection:
         self.explorer = explorer
         self._journal, self._known, self._seed = journal, list(known), seed
         ranges = [explorer.skb.type_range(kind) for kind in types] or [(0, explorer.skb.meta.nodes)]
-        self._numbers = [range(*one) for one in ranges]
+        self._numbers = np.concatenate([np.arange(*one) for one in ranges])
         self._lock = threading.Lock()
 
     def drawn(self, who: str, batch: int, count: int) -> list[Value]:
         """Nodes for one person, the same for the same batch: each of the types' nodes is as likely as any other."""
-        total = sum(map(len, self._numbers))
+        total = len(self._numbers)
         places = random.Random(f"{self._seed}/{who}/{batch}").sample(range(total), min(count, total))
-        found = []
-        for place in places:
-            for numbers in self._numbers:
-                if place < len(numbers):
-                    found.append(self.explorer.value(numbers[place]))
-                    break
-                place -= len(numbers)
-        return found
+        return [self.explorer.value(int(self._numbers[place])) for place in places]
 
     def of(self, who: str) -> list[Collected]:
         """What one person wrote."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Literal
 
@@ -57,6 +58,8 @@ class RunInfo:
     """What the system was given of each question's gold answer; empty where nothing, as is usual."""
     topics: Mapping[str, int] = field(default_factory=dict)
     """Where it was given entities of the gold answer: ``most`` of them, drawn with ``seed``."""
+    named: str = ""
+    """What ``--system`` named, such as ``module:function``; empty where that is ``system``."""
     format: int = FORMAT
 
     @property
@@ -103,6 +106,8 @@ class GoldAnswer:
     query: str = ""
     table: AnswerTable | None = None
     nodes: tuple[str, ...] = ()
+    grades: tuple[float, ...] = ()
+    """Of the nodes, in their order, for nDCG; empty: 1 each."""
     recorded: str = ""
     error: str = ""
     plain: bool = False
@@ -114,6 +119,11 @@ class GoldAnswer:
     def known(self) -> bool:
         """Whether there is anything to score against; an empty table is."""
         return self.table is not None or bool(self.nodes)
+
+    @property
+    def graded(self) -> Mapping[str, float]:
+        """The nodes with their grades."""
+        return dict(zip(self.nodes, self.grades or repeat(1.0), strict=False))
 
     @property
     def has_rows(self) -> bool:
@@ -135,8 +145,9 @@ class SavedRun:
     """``labels``: the tables hold normalised labels, see ``by_labels``."""
 
 
-def read_saved_run(folder: Path) -> SavedRun:
+def read_saved_run(folder: Path | str) -> SavedRun:
     """Read a run's folder, also while it is being written. Raises UsageError, DataError."""
+    folder = Path(folder)
     return SavedRun(read_info(folder), read_gold(folder / GOLD)[1], read_records(folder))
 
 

@@ -2,10 +2,6 @@
 
 Texts of models, knowledge bases and datasets are hostile until escaped: the templates escape everything, and the page's
 own policy lets no script run but the one whose hash it names.
-
-Why an answer is not right is told as far as recordings alone show it. SPINACH's authors sorted a sample of errors by
-hand (section 5.4): properties (40 %), the way the query is put together (30 %), too little exploration (15 %), clauses
-that the question did not ask for (10 %). A sheet of errors can be labelled in the same way.
 """
 
 from __future__ import annotations
@@ -13,6 +9,7 @@ from __future__ import annotations
 import base64
 import csv
 import hashlib
+import logging
 import math
 import re
 from collections import Counter, defaultdict
@@ -34,7 +31,7 @@ from kbnav.answers.tables import AnswerTable, Cell, Ranking, csv_text
 from kbnav.answers.tables import markdown_text as plain
 from kbnav.errors import DataError, QuerySyntaxError, UsageError
 from kbnav.evaluation.dataset_stats import query_shape
-from kbnav.evaluation.metrics.statistics import Interval, Spread
+from kbnav.evaluation.metrics.statistics import ALPHA, Interval, Spread, holm
 from kbnav.evaluation.records import GoldAnswer, QuestionRecord, RunInfo, SavedRun, read_saved_run
 from kbnav.evaluation.scoring import Comparison, Scores, compare_runs, gold_content, intervals, main_metric, score_run
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
@@ -83,6 +80,7 @@ ROWS = 50
 """Rows of a table that are shown."""
 CHARACTERS = 6_000
 """Characters of an observation or a query that are shown."""
+_log = logging.getLogger(__name__)
 _PACKAGE = "kbnav.evaluation"
 _PREFIX = re.compile(r"\s*PREFIX\s+(\w+):\s*<([^<>]*)>", re.IGNORECASE)
 
@@ -245,6 +243,8 @@ def build_report(
             against[one.name] = compare_runs(of_runs[other], run, (reports[other].scores, one.scores))
         except UsageError as error:
             against[one.name] = str(error)
+            if run.info.dataset_sha256 == of_runs[other].info.dataset_sha256:
+                _log.warning("%s is not compared with %s: %s", one.name, reports[other].name, error)
     return Report(reports, against, gold)
 
 
@@ -408,9 +408,9 @@ def scores_table(report: Report, form: str, *, with_intervals: bool = False) -> 
     """One row a run and one column a metric, in percent, as ``markdown``, ``latex`` (booktabs) or ``csv``.
 
     A table for each set of questions and gold answers, ``n`` of which are scored. The best mean is bold, where not
-    all are equal. ``*`` marks a mean that differs from the table's first with p < 0.05 (paired randomisation test),
-    where the comparison is over all questions; LaTeX's caption says so. CSV is one table of bare means. Intervals are
-    those of 95 %, behind the means.
+    all are equal. ``*`` marks a mean that differs from the table's first with p < 0.05, where the comparison is over
+    all questions: by paired randomisation tests, corrected by Holm's method for the table's runs; LaTeX's caption says
+    so. CSV is one table of bare means. Intervals are those of 95 %, behind the means.
     """
     tables: dict[object, list[RunReport]] = {}
     for run in report.runs:
@@ -427,17 +427,20 @@ def _table(report: Report, runs: Sequence[RunReport], form: str, with_intervals:
     names = [(name, f"{name} low", f"{name} high") if apart else (name,) for name in map(metric_name, metrics)]
     rows = [("Run", "System", "Model", "Dataset", "n", *chain.from_iterable(names))]
     escape = {"markdown": plain, "latex": lambda text: text.translate(_LATEX)}.get(form, str)
-    for run in runs:
-        found = report.against.get(run.name) if run is not runs[0] else None
-        tested: dict[str, float] = {}
+    tested: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for run in runs[1:]:
+        found = report.against.get(run.name)
         if isinstance(found, Comparison) and found.questions == run.scores.all.questions:
-            tested = {one.metric: one.test.p for one in found.metrics}
+            for test in found.metrics:
+                tested[test.metric][run.name] = test.test.p
+    adjusted = {one: dict(zip(own, holm([*own.values()]), strict=True)) for one, own in tested.items()}
+    for run in runs:
         cells: list[str] = []
         for one in metrics:
             own = astuple(run.means[one]) if one in run.means else ()
             mean, low, high = (f"{100 * value:.1f}" for value in own) if own else ("", "", "")
             text = strong.format(mean) if own and mean == best.get(one) else mean
-            text += star if tested.get(one, 1) < 0.05 else ""
+            text += star if adjusted.get(one, {}).get(run.name, 1) < ALPHA else ""
             text += spread.format(low, high) if with_intervals and own else ""
             cells += (text, low, high) if apart else (text,)
         about = (run.name, run.info.display_name, run.info.model or "–", run.info.dataset)
@@ -450,7 +453,8 @@ def _table(report: Report, runs: Sequence[RunReport], form: str, with_intervals:
         said += r", with 95\,\% bootstrap intervals" if with_intervals else ""
         said += "."
         if len(runs) > 1:
-            said += f" Best in bold; * differs from {rows[1][0]}, $p<0.05$, paired randomisation test."
+            said += f" Best in bold; * differs from {rows[1][0]}, $p<0.05$, paired randomisation test"
+            said += " with Holm's correction." if len(runs) > 2 else "."
         body = [" & ".join(row) + r" \\" for row in rows]
         head = [r"% needs \usepackage{booktabs}", r"\begin{table}", rf"\caption{{{said}}}"]
         head += [rf"\label{{tab:{re.sub(r'[^A-Za-z0-9]+', '-', runs[0].name)}}}"]

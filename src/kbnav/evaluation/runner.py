@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -142,12 +142,19 @@ def begin_run(folder: Path, info: RunInfo) -> RunInfo:
     return old
 
 
+def flat_settings(settings: Mapping[str, Any], less: Collection[str] = NOT_OF_RUNS) -> dict[str, Any]:
+    """The settings of a run ``less`` some, those of groups by names such as ``budget.steps``."""
+    grouped = ((one, value if isinstance(value, Mapping) else {"": value}) for one, value in settings.items())
+    kept = (one for one in grouped if one[0] not in less)
+    return {f"{name}.{part}".rstrip("."): value for name, parts in kept for part, value in parts.items()}
+
+
 def _identity(info: RunInfo) -> dict[str, Any]:
     # A server that is started again may be given another port.
     fields: dict[str, Any] = with_texts(asdict(info), partial(_PORT.sub, r"\1"))
     settings = fields.pop("settings")
     fields.pop("started")
-    return fields | {f"setting {name}": value for name, value in settings.items() if name not in _MAY_CHANGE}
+    return fields | {f"setting {name}": value for name, value in flat_settings(settings, _MAY_CHANGE).items()}
 
 
 def run_questions(

@@ -1,7 +1,4 @@
-"""Scores of a saved run: always worked out anew from its recordings, always the same for the same recordings.
-
-Also by labels, for systems that answer in words, and as STaRK's code ranks.
-"""
+"""Scores of a saved run: always worked out anew from its recordings, always the same for the same recordings."""
 
 from __future__ import annotations
 
@@ -187,7 +184,7 @@ def _ranking_values(
     candidates: Sequence[str],
 ) -> list[dict[str, float]]:
     rankings = [record.run.outcome.ranking if record else None for record in records]
-    answers = [one.nodes for one in gold]
+    answers = [one.graded for one in gold]
     lists = [[node.id for node in ranking.chosen] if ranking else [] for ranking in rankings]
     if candidates:
         places = {node: place for place, node in enumerate(candidates)}
@@ -214,7 +211,7 @@ def trec(run: SavedRun) -> tuple[str, str]:
     def line(*parts: object) -> str:
         return " ".join(re.sub(r"\s", lambda found: quote(found[0]), str(part)) for part in parts) + "\n"
 
-    nodes = {name: run.gold[name].nodes for name in run.info.questions if name in run.gold}
+    nodes = {name: run.gold[name].graded for name in run.info.questions if name in run.gold}
     if not any(nodes.values()):
         raise UsageError("the answers are tables: only rankings can be written for trec_eval")
     lines = []
@@ -222,7 +219,8 @@ def trec(run: SavedRun) -> tuple[str, str]:
         ranking = run.records[name].run.outcome.ranking if name in run.records else None
         ids = dict.fromkeys(node.id for node in ranking.chosen) if ranking else {}
         lines += [line(name, "Q0", one, rank, 1 / rank, run.info.system) for rank, one in enumerate(ids, 1)]
-    return "".join(lines), "".join(line(name, 0, one, 1) for name, own in nodes.items() for one in own)
+    qrels = (line(name, 0, one, f"{grade:g}") for name, own in nodes.items() for one, grade in own.items())
+    return "".join(lines), "".join(qrels)
 
 
 def _table(record: QuestionRecord | None, gold: GoldAnswer) -> AnswerTable | None:
@@ -328,7 +326,7 @@ def compare_runs(
 def gold_content(answer: GoldAnswer) -> object:
     """What is equal of two gold answers where they are the same, whatever the order of the rows."""
     table = answer.table
-    return frozenset(answer.nodes) if table is None else (table.boolean, frozenset(Counter(table.rows).items()))
+    return frozenset((answer.graded if table is None else Counter(table.rows)).items()), table and table.boolean
 
 
 _MIDNIGHT = re.compile(r"(\d{4,}-\d\d-\d\d)t00:00:00z?\Z")

@@ -94,6 +94,15 @@ class Provenance:
     labels: Mapping[str, str] = field(default_factory=dict)
     copy: bool = False
 
+    def __str__(self) -> str:
+        """A line for each statement: its subject, property and value, by their names where these are known."""
+        told = ((one.subject, Term("uri", one.property), one.value) for row in self.rows for one in row)
+        return "\n".join(" — ".join(map(self._named, parts)) for parts in told) or self.failed
+
+    def _named(self, one: Term) -> str:
+        key = one.entity_id or one.value
+        return f"{self.labels[key]} ({key})" if self.labels.get(key) else key
+
 
 def provenance(
     kb: KnowledgeBase, query: str, table: AnswerTable, rows: Sequence[int] = range(MOST_ROWS), language: str = "en"

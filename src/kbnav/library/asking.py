@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.models.cancellation import Cancellation, in_thread
 from kbnav.runs.citation import citation, query_link
-from kbnav.runs.trajectory import Call, Doubt, Run, Status, Step, Turn
+from kbnav.runs.trajectory import Call, Doubt, Run, Status, Step
 from kbnav.sessions import session
 from kbnav.sessions.evidence import run_evidence
 from kbnav.settings.model import OFFLINE, SEPARATOR, Settings, load_settings
@@ -48,6 +48,13 @@ T = TypeVar("T")
 
 SHOWN = 10
 """Rows, or nodes, of an answer that is printed."""
+
+
+class QueryResult(AnswerTable):
+    """What ``KB.query`` gives: true where the answer of an ASK is, or where there are rows."""
+
+    def __bool__(self) -> bool:
+        return bool(self.rows) if self.boolean is None else self.boolean
 
 
 class KB:
@@ -98,12 +105,12 @@ class KB:
         cut = f"{shown} of {plural(found.total, 'link')}; limit=… gives more" if shown < found.total else ""
         return replace(found, note=" ".join(filter(None, (found.note, cut))))
 
-    def query(self, sparql: str, *, language: str | None = None) -> AnswerTable:
+    def query(self, sparql: str, *, language: str | None = None) -> QueryResult:
         """The result of a SPARQL query that only reads; ``.records()`` gives its rows as plain Python values.
 
         Raises QuerySyntaxError, QueryRefused and QueryTimeout of ``kbnav.errors``.
         """
-        return self.base.execute_query(sparql, language=self._language(language))
+        return QueryResult(**vars(self.base.execute_query(sparql, language=self._language(language))))
 
     @property
     def nodes(self) -> Sequence[Entity]:
@@ -157,14 +164,12 @@ class _Nodes(Sequence[Entity]):
         return f"<{plural(len(self), 'node')}: {first}{', …' if len(self) > 3 else ''}>"
 
 
-class OpenOptions(TypedDict, total=False):
-    """How a knowledge base is opened; what these mean says ``open``."""
-
-    contact: str | None
-    settings: Settings | None
-
-
-def open(kb: str | os.PathLike[str] | None = None, *more: str | os.PathLike[str], **how: Unpack[OpenOptions]) -> KB:
+def open(
+    kb: str | os.PathLike[str] | None = None,
+    *more: str | os.PathLike[str],
+    contact: str | None = None,
+    settings: Settings | None = None,
+) -> KB:
     """Open a knowledge base, or several that are asked together.
 
     Args:
@@ -179,20 +184,12 @@ def open(kb: str | os.PathLike[str] | None = None, *more: str | os.PathLike[str]
         UsageError: there is no such knowledge base.
         CredentialsError: live use without a contact.
     """
-    _check_names(how, OpenOptions)
     names = [os.fspath(one) for one in (kb, *more) if one]
-    told: dict[str, Any] = {"kb": SEPARATOR.join(names) or None, "contact": how.get("contact")}
+    told: dict[str, Any] = {"kb": SEPARATOR.join(names) or None, "contact": contact}
     given = {name: value for name, value in told.items() if value is not None}
-    used = own.model_copy(update=given) if (own := _checked(how.get("settings"))) else load_settings(**given)
+    used = own.model_copy(update=given) if (own := _checked(settings)) else load_settings(**given)
     stack = ExitStack()
     return KB(stack.enter_context(open_kb(used)), used, stack)
-
-
-def _check_names(given: Iterable[str], known: type) -> None:
-    """Raises TypeError for an option that there is not."""
-    for name in given:
-        if name not in known.__annotations__:
-            raise TypeError(f"there is no argument {name!r}{did_you_mean(name, known.__annotations__)}")
 
 
 def _checked(settings: Settings | None) -> Settings | None:
@@ -225,7 +222,7 @@ class Answer(BaseModel):
     """The answer to one question, and how it was found; ``run`` is the whole record, as it is saved.
 
     It can be pickled, and is JSON for ``model_dump(mode="json")`` and FastAPI: the question, and what this class names
-    but ``steps``, ``history`` and ``run``, whose settings tell of whoever asked.
+    but ``steps`` and ``run``, whose settings tell of whoever asked.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -274,7 +271,10 @@ class Answer(BaseModel):
 
     @property
     def columns(self) -> list[str]:
-        """The variables of the query, in order; empty where it has none, or nodes of an SKB are the answer."""
+        """The columns of ``rows``, in order: the query's variables, or those of them that the model chose as answer.
+
+        Empty where the query has none, or nodes of an SKB are the answer.
+        """
         return list(self.run.outcome.table.columns) if self.run.outcome.table is not None else []
 
     @property
@@ -351,11 +351,6 @@ class Answer(BaseModel):
         """Every thought, action and observation; those taken back have ``dropped`` set."""
         return self.run.steps
 
-    @property
-    def history(self) -> tuple[Turn, ...]:
-        """The questions that a follow-up to this answer knows of, this one last."""
-        return self.run.turns
-
     def to_dataframe(self) -> pandas.DataFrame:
         """The rows as a pandas data frame. Raises UsageError without pandas."""
         with needs("pandas", "a data frame"):
@@ -365,6 +360,9 @@ class Answer(BaseModel):
     def __iter__(self) -> Iterator[dict[str, Any]]:  # type: ignore[override]
         """Its ``rows``, so that ``pandas.DataFrame(answer)`` has them."""
         return iter(self.rows)
+
+    def __hash__(self) -> int:
+        return hash(self.run.id)
 
     def __dir__(self) -> list[str]:  # without pydantic's many names
         return [name for name in super().__dir__() if name.startswith("__") or not hasattr(BaseModel, name)]
@@ -433,7 +431,9 @@ class AgentSource:
 
     def __init__(self, kb: AnyKB | None, **options: Unpack[AskOptions]) -> None:
         """Raises TypeError for an option that there is not."""
-        _check_names(options, AskOptions)
+        known = AskOptions.__annotations__
+        if unknown := [name for name in options if name not in known]:
+            raise TypeError(f"there is no argument {unknown[0]!r}{did_you_mean(unknown[0], known)}")
         if isinstance(tools := options.get("tools", ()), str) or not isinstance(tools, Collection):
             raise UsageError("tools= takes a list of tools, as in tools=[my_function] or tools=['get_entry']")
         self.kb, self._options, self._settings = kb, options, _checked(options.get("settings"))
@@ -647,7 +647,9 @@ def _run_of(
     config: RunnableConfig | None = None,
     **how: Unpack[AskOptions],
 ) -> Answer:
-    source, history = AgentSource(kb, **how), after.history if after else ()
+    if not isinstance(after, Answer | None):
+        raise UsageError(f"after= takes the Answer of the question before, not {type(after).__name__}")
+    source, history = AgentSource(kb, **how), after.run.turns if after else ()
     with source.opening() as opened:
         agent = source.built(opened, calls=True)
         run = session.ask(agent, question, on_event=on_event, history=history, cancellation=cancellation, config=config)

@@ -47,7 +47,8 @@ def open_models(settings: Settings) -> tuple[BaseChatModel, BaseChatModel | None
 def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
     """The model of the settings; ``sampling`` for the policy, otherwise 0 (SPINACH, appendix D).
 
-    One that was made elsewhere is taken as it is.
+    One that was made elsewhere is taken as it is. One that is made here is asked asynchronously, as kbnav does: only so
+    does it keep to kbnav's limits and proxies; its ``invoke`` uses LangChain's own client.
 
     Raises UsageError where no model is set, CredentialsError where OpenAI's own endpoint is meant and no key is set.
     """

@@ -45,12 +45,6 @@ class RelationPath(NamedTuple):
         """The type it begins at; empty for ``text``."""
         return self.types[0] if self.types else ""
 
-    def __str__(self) -> str:
-        if not self.hops:
-            return "text"
-        steps = zip(self.hops, self.types[1:], strict=True)
-        return self.types[0] + "".join(f" --{hop}--> {kind}" for hop, kind in steps)
-
 
 TEXT_PATH = RelationPath(TEXT, ())
 

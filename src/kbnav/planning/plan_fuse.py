@@ -197,7 +197,7 @@ KINDS = ("path", "narrow", "share", "words", "meaning", "question", "question-me
 """
 START = Weights((1.0, 0.3, 5.0, 2.5, 2.5, 1.5, 1.0, 1.0), (0.0,) * len(KINDS))
 """What the weights are before any training."""
-_FLOOR_evidence, _NARROWEST = 0.01, 1e-7
+_FLOOR, _NARROWEST = 0.01, 1e-7
 _REACHED, _BY_WORDS, _BY_QUESTION, _UNTRAINED = 3_000, 50, 100, 50
 """Candidates: the best nodes at the ends of paths, by the words, by the whole question, and by ``graph-rank``."""
 _ENDS = 20_000
@@ -284,7 +284,7 @@ class Gatherer:
                 ends = reached(self._skb, path, list(map(self._skb.id, clause.nodes)), _ENDS)
                 one[ends] += share
                 narrow[ends] += share / max(1, len(ends))
-            joint += np.log(_FLOOR_evidence + one)
+            joint += np.log(_FLOOR + one)
         found = np.flatnonzero(narrow)
         order = np.argsort(-(joint + START.plain[1] * np.log(_NARROWEST + narrow))[found], kind="stable")
         return Plans(joint, narrow, found[order[:_REACHED]], confidence)

@@ -45,6 +45,7 @@ DoubtKind = Literal[
     "compared",
     "class",
     "copy",
+    "told",
 ]
 """Each is found by a rule of its name (``kbnav.agents.common.checks``)."""
 
@@ -72,6 +73,9 @@ class Doubt:
     def text(self) -> str:
         """The doubt as an English sentence."""
         return _doubts()[self.kind].format(**self.values)
+
+    def __str__(self) -> str:
+        return self.text
 
     def to_document(self) -> dict[str, str]:
         """As JSON."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kbnav.knowledge.base import KnowledgeBase
-from tests.apps.web.parts import Server, Visit, web_settings
+from tests.apps.web.parts import MARIE, Server, Visit, web_settings
 from tests.services import Missing, postgresql
 
 CHROMIUM = "/usr/bin/chromium"
@@ -82,6 +82,16 @@ def page(browser) -> Iterator[Any]:
     yield page
     context.close()
     assert problems == []
+
+
+@pytest.fixture
+def answered(page, server: Server) -> Any:
+    """A page with an answer, its query in the editor, where it can be changed."""
+    from tests.apps.web.test_page import ask_and_wait, open_query
+
+    ask_and_wait(page, server, MARIE)
+    open_query(page)
+    return page
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import requests
@@ -53,9 +52,7 @@ class Served:
         self.url = f"http://127.0.0.1:{self._server.servers[0].sockets[0].getsockname()[1]}"
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._server.should_exit = True
         joined(self._thread)
 
@@ -151,11 +148,9 @@ class Explorer(ModelStub):
         ]
         return completion(None, [steps[min(done, 2)]])
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.go_on.set()
-        super().__exit__(kind, error, trace)
+        super().__exit__(*error)
 
     def options(self) -> dict[str, Any]:
         """Settings that lead here."""

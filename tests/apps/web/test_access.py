@@ -105,39 +105,26 @@ def test_a_proxys_header_is_believed_from_the_proxy_only(fresh_home):
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "headers", "status", "said"),
     [
-        ("/s/none", "Diese Sitzung gibt es nicht"),
-        ("/share/none", "Hier wird nichts geteilt"),
-        ("/entry/demo/none", "Die Wissensbasis hat keinen solchen Eintrag"),
-        ("/nowhere", "Diese Seite gibt es nicht"),
-        ("/api/results/none/csv", "Diese Seite gibt es nicht"),
+        ("/s/none", {}, 404, "<h2>Diese Sitzung gibt es nicht</h2>"),
+        ("/share/none", {}, 404, "<h2>Hier wird nichts geteilt</h2>"),
+        ("/entry/demo/none", {}, 404, "<h2>Die Wissensbasis hat keinen solchen Eintrag</h2>"),
+        ("/nowhere", {}, 404, "<h2>Diese Seite gibt es nicht</h2>"),
+        ("/api/results/none/csv", {}, 404, "<h2>Diese Seite gibt es nicht</h2>"),
+        ("/api/sessions", {"Host": "elsewhere.example"}, 421, "this name is not served here"),
+        ("/api/sessions", {"Sec-Fetch-Site": "cross-site"}, 403, "requests from other sites are refused"),
     ],
 )
-def test_people_get_a_page_in_their_language_and_programs_json(visit, path, said):
-    people = visit("GET", path, headers={"Accept": "text/html,*/*;q=0.8", "Accept-Language": "de"})
-    assert (people.status_code, people.headers["content-type"]) == (404, "text/html; charset=utf-8")
-    assert f"<h2>{said}</h2>" in people.text
-    programs = visit("GET", path)
-    assert (programs.status_code, programs.headers["content-type"]) == (404, "application/json")
-    assert programs.json()["detail"]
-
-
-@pytest.mark.parametrize(
-    ("headers", "status", "said"),
-    [
-        ({"Host": "elsewhere.example"}, 421, "this name is not served here"),
-        ({"Sec-Fetch-Site": "cross-site"}, 403, "requests from other sites are refused"),
-    ],
-)
-def test_whom_the_gate_turns_away_gets_a_page_too(visit, headers, status, said):
-    accept = {"Accept": "text/html", "Accept-Language": "de", **headers}
-    people = visit("GET", "/api/sessions", headers=accept)
+def test_people_get_a_page_in_their_language_and_programs_json_from_the_gate_too(visit, path, headers, status, said):
+    accept = {"Accept": "text/html,*/*;q=0.8", "Accept-Language": "de", **headers}
+    people = visit("GET", path, headers=accept)
     assert (people.status_code, people.headers["content-type"]) == (status, "text/html; charset=utf-8")
     assert said in people.text
     assert "default-src 'none'" in people.headers["content-security-policy"]
-    programs = visit("GET", "/api/sessions", headers=headers)
+    programs = visit("GET", path, headers=headers)
     assert (programs.status_code, programs.headers["content-type"]) == (status, "application/json")
+    assert programs.json()["detail"]
 
 
 def test_what_goes_wrong_is_told_on_a_page_without_markup_of_others(visit):

@@ -19,6 +19,7 @@ from kbnav.agents.common.agent import Agent
 from kbnav.apps.web.service import open_service
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.wikidata.kb import WikidataKB
 from kbnav.models.cancellation import Cancellation, in_thread
 from kbnav.settings.model import Settings
 from tests.apps.web.own_agent import build
@@ -138,7 +139,7 @@ def test_events_are_streamed_numbered_and_go_on_behind_a_number(visit):
     assert later == told[4:]
 
 
-def test_rows_are_sorted_by_value_and_paged(visit):
+def test_rows_are_sorted_by_value_and_paged_and_labels_of_the_sorted_column_alone_are_looked_up(visit, monkeypatch):
     query = "SELECT ?element ?number { ?element wdt:P1086 ?number }"
     result = visit("POST", "/api/queries", {"query": query, "kb": "mini"}).json()["result"]
     path = f"/api/results/{result['id']}/rows"
@@ -153,8 +154,12 @@ def test_rows_are_sorted_by_value_and_paged(visit):
         "SELECT ?thing ?of { ?thing wdt:P31 [] . [] wdt:P246|wdt:P1086 ?of } ORDER BY ?thing"  # not all have labels yet
     )
     path = f"/api/results/{visit('POST', '/api/queries', {'query': many, 'kb': 'mini'}).json()['result']['id']}/rows"
+    asked, labels = list[str](), WikidataKB.labels
+    monkeypatch.setattr(WikidataKB, "labels", lambda kb, ids, **more: asked.extend(ids) or labels(kb, ids, **more))
+    assert (visit("GET", f"{path}?sort=of&count=1").status_code, len(asked) <= 1) == (200, True)  # of what is shown
     things = [visit("GET", f"{path}?sort=thing&start={at}&count=1").json()["rows"][0][0] for at in range(0, 9000, 900)]
     assert [one["text"] for one in things] == sorted((one["text"] for one in things), key=str.casefold)
+    assert 10 < len(asked) <= len(set(asked)) + 11  # once, and again where one is shown
 
 
 @pytest.mark.parametrize("query", ["DELETE WHERE { ?s ?p ?o }", "SELECT ?x { ?x SERVICE <http://x/> {} }", "SELECT"])

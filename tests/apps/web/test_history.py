@@ -8,7 +8,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 from kbnav.apps.bot.wikitext import escape
 from tests.apps.web.parts import MARIE, Explorer, Server, Visit, web_settings
-from tests.apps.web.test_page import ask, ask_and_wait, menu, open_query, wait_for_the_end, write, written
+from tests.apps.web.test_page import ask, ask_and_wait, asked_of, menu, open_query, wait_for_the_end, write, written
 from tests.ending import until
 
 NOTHING = "SELECT ?x { wd:Q7186 wdt:P61 ?x }"
@@ -119,11 +119,12 @@ def test_queries_that_were_run_are_kept_renamed_and_deleted_beside_the_sessions(
     page.wait_for_selector(".typed .rows tbody tr >> nth=1")
     assert page.inner_text(".typed .question") == "Numbers"
     menu(page, "Numbers")
+    asked = asked_of(page, "query%20")  # the server, which knows nothing of it
     page.click("#sessions .delete:visible")
     page.wait_for_selector(".welcome")
     page.reload()
     page.wait_for_selector("#sessions li a:has-text('inventor of polonium')")
-    assert page.locator("#sessions li a:has-text('Numbers')").count() == 0
+    assert (page.locator("#sessions li a:has-text('Numbers')").count(), asked) == (0, [])
 
 
 def test_a_changed_example_is_a_query_of_its_own_and_the_example_keeps_its_name(page, server):
@@ -223,14 +224,6 @@ def test_the_same_question_is_asked_again_changed_and_of_another_model_in_the_se
 
 
 NUMBERS = "SELECT ?element ?number { ?element wdt:P1086 ?number }"
-
-
-@pytest.fixture
-def answered(page, server: Server):
-    """A page with an answer, its query in the editor."""
-    ask_and_wait(page, server, MARIE)
-    open_query(page)
-    return page
 
 
 def take_completion(page, text: str) -> None:

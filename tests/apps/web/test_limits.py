@@ -48,6 +48,7 @@ def test_a_question_that_waits_is_stopped_at_once_and_one_that_is_deleted_leaves
         session = visit.session()
         first = visit.ask(session, MARIE)["id"]
         assert held_model.waiting.wait(60)
+        assert visit("POST", f"/api/sessions/{session}/questions", {"question": MARIE}).status_code == 409
         second = visit.ask(visit.session(), MARIE)["id"]
         assert visit("GET", f"/api/runs/{second}").json()["status"] == "queued"
         visit("POST", f"/api/runs/{second}/stop")
@@ -126,16 +127,6 @@ def test_a_question_that_waits_for_the_database_holds_up_nobody(fresh_home):
         assert not asked.done()
         database.execute("COMMIT")
         assert asked.result(60).json()["text"] == "Marie Curie, Pierre Curie"
-
-
-def test_a_session_is_at_one_question_at_a_time(fresh_home, held_model):
-    with Server(web_settings(fresh_home, **held_model.options())) as server:
-        visit = Visit(server.url)
-        session = visit.session()
-        first = visit.ask(session, MARIE)
-        assert visit("POST", f"/api/sessions/{session}/questions", {"question": MARIE}).status_code == 409
-        held_model.go_on.set()
-        visit.ended(first["id"])
 
 
 def test_time_and_money_for_a_question_are_limited(fresh_home, held_model):

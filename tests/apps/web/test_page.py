@@ -14,7 +14,7 @@ import pytest
 from kbnav.settings.systems import find
 from tests.apps.web.parts import CURIE, MARIE, Explorer, Server, web_settings
 from tests.dripping import silent
-from tests.ending import running
+from tests.ending import running, until
 from tests.knowledge.endpoint.served import serving
 from tests.models.stub import Canned, ModelStub, streamed
 
@@ -70,6 +70,13 @@ def write(page, query: str) -> None:
 def written(page) -> str:
     """The query in the editor."""
     return "\n".join(page.locator(".cm-line").all_inner_texts())
+
+
+def asked_of(page, part: str) -> list[str]:
+    """The addresses with a part that a page asks from now on."""
+    found: list[str] = []
+    page.on("request", lambda one: part in one.url and found.append(one.url))
+    return found
 
 
 def share(page) -> str:
@@ -133,9 +140,13 @@ def test_ask_see_steps_download_csv_edit_the_query_and_ask_on(page, server, tmp_
     ask(page, "Who discovered polonium?")
     wait_for_the_end(page, 1)
     assert page.inner_text(".run:not(.typed) >> nth=1 >> css=.answer .text") == "Marie Curie, Pierre Curie"
+    looked = asked_of(page, "/evidence")
     page.reload()
     wait_for_the_end(page, 1)
     assert page.locator(".run:not(.typed) .question").all_inner_texts() == [MARIE, "Who discovered polonium?"]
+    until(lambda: looked)
+    last = page.get_attribute(".run:not(.typed) >> nth=1", "id")
+    assert [url.split("/")[5] for url in looked] == [last]  # what ranks there are beside the newest answer alone
 
 
 def test_thousands_of_rows_are_sorted_and_paged_by_the_server(page, server):
@@ -153,21 +164,23 @@ def test_thousands_of_rows_are_sorted_and_paged_by_the_server(page, server):
     page.click(".sparql .sort >> nth=1")
     page.wait_for_selector("text=Rows 1 to 50 of")
     page.wait_for_selector(".sparql th[aria-sort=ascending]")
-    page.click(".sparql .sort >> nth=1")
-    page.wait_for_selector(".sparql th[aria-sort=descending]")
 
 
-def test_a_reload_goes_on_where_the_run_is(page, held_server):
+def test_a_reload_goes_on_where_the_run_is_and_says_what_is_awaited_and_for_how_many_seconds(page, held_server):
     server, model = held_server
     page.goto(server.url)
     ask(page, MARIE)
     page.wait_for_selector("text=Looks for “Marie Curie”")
     assert model.waiting.wait(60)
+    page.wait_for_selector(".awaited .time >> text=1 s")
     page.reload()
     page.wait_for_selector("text=Looks for “Marie Curie”")
+    page.wait_for_selector(".awaited >> text=The language model is thinking")
+    page.wait_for_selector(".awaited .time >> text=2 s")  # it counts from when it began
     assert page.locator(".foot").count() == 0
     model.go_on.set()
     wait_for_the_end(page)
+    assert not page.is_visible(".awaited")
     open_steps(page)
     assert len(page.locator(".steps .action").all_inner_texts()) == 3
     assert page.inner_text(".answer .text") == "Polonium and radium."
@@ -196,6 +209,7 @@ def test_a_shared_run_is_read_by_others_and_no_longer_when_it_is_taken_back(page
     wait_for_the_end(page)
     address = share(page)
     other = page.context.browser.new_context().new_page()
+    looked = asked_of(other, "/evidence")
     other.goto(address)
     other.wait_for_selector(".rows a")
     assert other.inner_text(".answer .text") == "polonium, radium"
@@ -227,7 +241,7 @@ def test_a_shared_run_is_read_by_others_and_no_longer_when_it_is_taken_back(page
     page.click("text=Unshare")
     page.wait_for_selector("text=No longer shared.")
     assert page.is_visible(".foot summary >> text=/^Share$/")
-    assert other.goto(address).status == 404
+    assert (other.goto(address).status, looked) == (404, [])
     other.context.close()
 
 
@@ -307,7 +321,6 @@ def test_little_moves_under_the_reader_however_slow_the_server_is(page, server, 
     assert page.evaluate("window.moved") < 0.1
 
 
-__all__ = ["held_server"]
 SENTENCE = "Marie Curie discovered polonium and radium, both of them in 1898."
 
 
@@ -330,20 +343,6 @@ class Writer(ModelStub):
         if "polonium and" in so_far and not self.go_on.is_set():
             self.half.set()
             self.go_on.wait(60)
-
-
-def test_it_says_what_is_awaited_and_for_how_many_seconds(page, held_server):
-    server, model = held_server
-    page.goto(server.url)
-    ask(page, MARIE)
-    page.wait_for_selector(".awaited >> text=The language model is thinking")
-    page.wait_for_selector(".awaited .time >> text=1 s")
-    page.reload()
-    page.wait_for_selector(".awaited >> text=The language model is thinking")
-    page.wait_for_selector(".awaited .time >> text=2 s")  # it counts from when it began
-    model.go_on.set()
-    wait_for_the_end(page)
-    assert not page.is_visible(".awaited")
 
 
 def test_the_answer_is_read_while_it_is_written(page, fresh_home):

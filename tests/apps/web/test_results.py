@@ -26,6 +26,7 @@ from kbnav.apps.web.results import (
 )
 from kbnav.apps.web.service import served as open_served
 from kbnav.errors import UsageError
+from kbnav.knowledge.sparql.remarks import Measure
 from kbnav.runs.trajectory import Outcome
 from kbnav.settings.model import Settings
 from kbnav.tools.show import cell_text
@@ -249,9 +250,12 @@ def test_a_ranking_is_written_in_every_form(form):
         assert "'=A" in text.decode()
 
 
-def test_labels_that_a_result_lacks_are_looked_up_for_its_file():
-    text = b"".join(download(table(), "csv", labels=lambda rows: {"Q2": "Two"})).decode()
+def test_labels_and_units_that_a_result_lacks_are_looked_up_for_its_file():
+    text = b"".join(download(table(), "csv", known=lambda _: ({"Q2": "Two"}, {}))).decode()
     assert list(csv.reader(io.StringIO(text, newline="")))[2][2:] == ["Two", "Q2"]
+    tall = table_result(AnswerTable(("tall",), tuple((Term("literal", text),) for text in ("1", "2"))))
+    units = {(next(tall.rows()), 0): Measure("metre")}
+    assert b"tall,tall unit\r\n1,metre\r\n2,?" in b"".join(download(tall, "csv", known=lambda _: ({}, units)))
 
 
 def test_only_a_graph_is_written_as_rdf():

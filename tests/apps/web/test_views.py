@@ -85,6 +85,34 @@ def test_five_hundred_points_are_clustered_and_one_opens(page, server):
     assert page.locator(".typed td.point").all_inner_texts() == ["1°\u00a0N, 1°\u00a0E", "9°\u00a0N, 9°\u00a0E"]
 
 
+def test_a_place_in_two_rows_is_one_and_few_that_lie_far_off_do_not_make_the_map_small(page, server):
+    places = [f'"{n}" {row} "Point({n} {n})"^^geo:wktLiteral' for n in range(9) for row in (1, 2)]
+    places.append('"far" 1 "Point(-150 -60)"^^geo:wktLiteral')
+    paste(page, server.url, "?town ?who ?at", places, "#defaultView:Map")
+    page.wait_for_selector(".map figcaption >> text=Map with 10 places")
+    assert page.locator(".map .pin[title=far]").count() == 0
+    page.click("text=1 place lies far off: show all")
+    page.wait_for_selector(".map .pin[title=far]")
+
+
+@pytest.mark.parametrize(
+    ("typed", "heading", "shown"),
+    [
+        ("#title: Two numbers\nSELECT ?n { VALUES ?n { 1 2 } }", "Two numbers", ".rows td >> text=/^2$/"),
+        ("SELECT ?x { wd:Q7186 wdt:P61 ?x }", "SPARQL query", ".absent >> text=/^Looked for: .* Marie Curie: x/"),
+        ("ASK {\n SERVICE wikibase:around { } }", "SPARQL query", ".problem [href*='wikidata.org/#ASK']"),
+        (" q979 ", "polonium (Q979)", ".rows >> text=Marie Curie"),
+        ("Q1 and Q2?", "Q1 and Q2?", ".note"),
+    ],
+    ids=["title", "nothing", "service", "id", "question"],
+)
+def test_what_a_typed_text_is_called_and_shows(page, server, typed, heading, shown):
+    page.goto(server.url)
+    ask(page, typed)
+    page.wait_for_selector(f".run {shown}")
+    assert page.inner_text(".run .question") == heading
+
+
 def test_dates_from_before_christ_on_are_a_timeline_though_one_is_unknown(page, server):
     years = [-480 + 8 * n for n in range(300)]
     days = [f'"{"-" * (year < 0)}{abs(year):04}-05-03T00:00:00Z"^^xsd:dateTime' for year in years]
@@ -198,14 +226,6 @@ def test_the_view_that_a_question_names_opens_first_and_is_drawn_anew_where_the_
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
 
 
-def test_a_place_in_two_rows_is_one(page, server):
-    at = '"Point(21 52)"^^geo:wktLiteral'
-    paste(
-        page, server.url, "?town ?who ?at", [f'"A" {one} {at}' for one in (1, 2)] + [f'"B" 3 {at}'], "#defaultView:Map"
-    )
-    page.wait_for_selector(".map figcaption >> text=Map with 2 places")
-
-
 def test_the_chosen_view_is_kept_by_the_address(page, server):
     ask_and_wait(page, server, MARIE)
     assert page.is_visible(".answer .rows")
@@ -302,77 +322,69 @@ def test_a_single_value_stands_alone_and_no_word_of_the_machinery_is_shown(page,
     assert not re.search("search_entities|execute_query|get_entry|spinach|offline|policy", shown)
 
 
-@pytest.fixture
-def answered(page, server: Server):
-    """A page with an answer, whose query can be changed."""
-    ask_and_wait(page, server, MARIE)
-    open_query(page)
-    return page
-
-
-def run(page, columns: str, *rows: str) -> None:
-    """Run a query that gives these rows."""
-    values = " ".join(f"({row})" for row in rows)
-    write(page, f"SELECT {columns} {{ VALUES ({columns}) {{ {values} }} }}")
-    page.keyboard.press("Control+Enter")
-    page.wait_for_selector(".sparql .rows tbody tr")
-
-
 def day(text: str) -> str:
     return f'"{text}T00:00:00Z"^^xsd:dateTime'
 
 
 def written_facts(path: Path) -> Path:
-    """Three towns, each with its inception at a precision of its own."""
+    """Three towns, each with its inception at a precision of its own, and the height of one."""
     wd, schema, xsd = "http://www.wikidata.org", "http://wikiba.se/ontology#", "http://www.w3.org/2001/XMLSchema#"
     label, kind = "<http://www.w3.org/2000/01/rdf-schema#label>", "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
     lines = [
-        f'<{wd}/entity/P571> {label} "inception"@en',
-        f"<{wd}/entity/P571> {kind} <{schema}Property>",
-        f"<{wd}/entity/P571> <{schema}propertyType> <{schema}Time>",
         f'<{wd}/reference/1> <{wd}/prop/reference/P813> "2019-11-03T00:00:00Z"^^<{xsd}dateTime>',
         f"<{wd}/reference/1> <{wd}/prop/reference/P854> <https://www.example.org/towns>",
-        *(f"<{wd}/entity/P571> <{schema}{name}> <{wd}/prop/{place}P571>" for name, place in
-          (("directClaim", "direct/"), ("claim", ""), ("statementProperty", "statement/"),
-           ("statementValue", "statement/value/"))),
-    ]  # fmt: skip
-    towns = (("Q1", "Atown", "1900", 9), ("Q2", "Betown", "1900", 11), ("Q3", "Ceville", "1800", 7))
-    for item, name, year, precision in towns:
-        date, value = f'"{year}-01-01T00:00:00Z"^^<{xsd}dateTime>', f"<{wd}/value/{item}>"
-        statement = f"<{wd}/entity/statement/{item}-1>"
+        f'<{wd}/entity/Q11573> {label} "metre"@en',
+    ]
+    for name, called, of in (("P571", "inception", "Time"), ("P2048", "height", "Quantity")):
         lines += [
-            f'<{wd}/entity/{item}> {label} "{name}"@en',
-            f"<{wd}/entity/{item}> <{wd}/prop/direct/P571> {date}",
-            f"<{wd}/entity/{item}> <{wd}/prop/P571> {statement}",
+            f'<{wd}/entity/{name}> {label} "{called}"@en',
+            f"<{wd}/entity/{name}> {kind} <{schema}Property>",
+            f"<{wd}/entity/{name}> <{schema}propertyType> <{schema}{of}>",
+            *(f"<{wd}/entity/{name}> <{schema}{role}> <{wd}/prop/{place}{name}>" for role, place in
+              (("directClaim", "direct/"), ("claim", ""), ("statementProperty", "statement/"),
+               ("statementValue", "statement/value/"))),
+        ]  # fmt: skip
+    towns = (("Q1", "Atown", "1900", 9), ("Q2", "Betown", "1900", 11), ("Q3", "Ceville", "1800", 7))
+    stated = [("Q1", "P2048", f'"1.96"^^<{xsd}decimal>', f"quantityUnit> <{wd}/entity/Q11573>")]
+    for item, called, year, precision in towns:
+        lines.append(f'<{wd}/entity/{item}> {label} "{called}"@en')
+        date = f'"{year}-01-01T00:00:00Z"^^<{xsd}dateTime>'
+        stated.append((item, "P571", date, f'timePrecision> "{precision}"^^<{xsd}integer>'))
+    for item, name, value, about in stated:
+        statement = f"<{wd}/entity/statement/{item}-{name}>"
+        lines += [
+            f"<{wd}/entity/{item}> <{wd}/prop/direct/{name}> {value}",
+            f"<{wd}/entity/{item}> <{wd}/prop/{name}> {statement}",
             f"{statement} <{schema}rank> <{schema}NormalRank>",
-            f"{statement} <{wd}/prop/statement/P571> {date}",
+            f"{statement} <{wd}/prop/statement/{name}> {value}",
             f"{statement} <http://www.w3.org/ns/prov#wasDerivedFrom> <{wd}/reference/1>",
-            f"{statement} <{wd}/prop/statement/value/P571> {value}",
-            f"{value} <{schema}timeValue> {date}",
-            f'{value} <{schema}timePrecision> "{precision}"^^<{xsd}integer>',
+            f"{statement} <{wd}/prop/statement/value/{name}> <{wd}/value/{item}-{name}>",
+            f"<{wd}/value/{item}-{name}> <{schema}{about}",
         ]
     path.write_text("".join(f"{line} .\n" for line in lines))
     return path
 
 
-def test_numbers_have_separators_and_dates_are_written_to_their_precision(answered):
-    run(answered, "?n ?m ?when ?founded", f"1234567 1934 {day('1867-11-07')} {day('1900-01-01')}",
-        f"-20000.5 7 {day('-0043-03-15')} {day('1911-01-01')}")  # fmt: skip
-    rows = answered.locator(".sparql .rows tbody tr").all()
+def test_numbers_have_separators_and_dates_are_written_to_their_precision(page, server):
+    first, second = (
+        f"1234567 1934 {day('1867-11-07')} {day('1900-01-01')}", f"-20000.5 7 {day('-0043-03-15')} {day('1911-01-01')}"
+    )  # fmt: skip
+    paste(page, server.url, "?n ?m ?when ?founded", [first, second])
+    rows = page.locator(".rows tbody tr").all()
     cells = [[text.strip() for text in row.locator("td:not(.because)").all_inner_texts()] for row in rows]
     assert cells == [["1,234,567", "1934", "Nov 7, 1867", "1900"], ["−20,000.5", "7", "Mar 15, 44 BC", "1911"]]
-    assert answered.get_attribute(".sparql td.date span >> nth=0", "title") == "1867-11-07"
+    assert page.get_attribute("td.date span >> nth=0", "title") == "1867-11-07"
 
 
-def test_rows_are_found_and_pictures_are_links(answered):
+def test_rows_are_found_and_pictures_are_links(page, server):
     picture = "<http://commons.wikimedia.org/wiki/Special:FilePath/Marie%20Curie.jpg>"
-    run(answered, "?n ?of", *(f"{number} {picture}" for number in range(100, 130)))
-    assert answered.inner_text(".sparql td.image >> nth=0").strip() == "Marie Curie.jpg"
-    assert answered.locator("main img").count() == 0
-    assert "↕" in answered.locator(".sparql .sort").first.evaluate("one => getComputedStyle(one, '::after').content")
-    answered.fill(".sparql .find", "12")
-    answered.wait_for_selector("text=11 of 30 rows")
-    assert answered.locator(".sparql .rows tbody tr").count() == 11
+    paste(page, server.url, "?n ?of", [f"{number} {picture}" for number in range(100, 130)])
+    assert page.inner_text("td.image >> nth=0").strip() == "Marie Curie.jpg"
+    assert page.locator("main img").count() == 0
+    assert "↕" in page.locator(".sort").first.evaluate("one => getComputedStyle(one, '::after').content")
+    page.fill(".typed .find", "12")
+    page.wait_for_selector("text=11 of 30 rows")
+    assert page.locator(".rows tbody tr").count() == 11
 
 
 def test_a_single_date_is_written_as_precisely_as_it_is_stated(page, fresh_home, tmp_path):
@@ -394,6 +406,12 @@ def test_a_single_date_is_written_as_precisely_as_it_is_stated(page, fresh_home,
         page.goto(server.url)  # of what is computed nothing is stated: no day is made up
         ask(page, "SELECT (MIN(?made) AS ?first) (NOW() AS ?now) { ?town wdt:P571 ?made }")
         page.wait_for_selector(".typed .rows td.date >> nth=0 >> text=/^1800$/")
+        page.goto(server.url)
+        ask(page, "SELECT ?town ?tall ?twice { ?town wdt:P2048 ?tall BIND(2 * ?tall AS ?twice) }")
+        page.wait_for_selector(".typed td.number >> text=/^1.96.metre$/")
+        assert page.locator(".typed .unit").count() == 1
+        read = "text => import('/static/cells.js').then(({ readable }) => readable(text, new Map([['19600', 'm']])))"
+        assert page.evaluate(read, "Atown (19600)") == "Atown (19,600\u00a0m)"
 
 
 def test_a_yes_is_copied_as_the_answer_says_it(page, server):

@@ -7,13 +7,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from kbnav.encoders import Encoder, Vectors, normalised
+from kbnav.encoders import Encoder, Vectors, load
 from kbnav.errors import DataError, KbnavError, ServiceError, UsageError
 from kbnav.knowledge.skb.build import Options, Texts, build
 from kbnav.knowledge.skb.importers.tables import Duplicates, TableSource
@@ -305,17 +306,17 @@ def told(path: Path, encoder: Encoder) -> dict[str, Any]:
 
 
 def test_an_update_of_few_nodes_takes_the_rest_over_and_says_what_a_build_says(tmp_path):
-    encoder, path = CountingEncoder(), tmp_path / "s.skb"
+    encoder, path = Letters(), tmp_path / "s.skb"
     options = Options(encoder=encoder)
     before = build(small(tmp_path, 60), path, options)
     others, edges = (
         list(map(json.loads, (tmp_path / file).read_text().splitlines())) for file in ("n.jsonl", "e.jsonl")
     )
     kept = (path / before.data / "graph" / "out-nodes.npy").stat().st_ino
-    encoder.texts.clear()
+    encoder.seen.clear()
     new = [{"id": "n2", "text": "second"}, {"id": "n7", "type": "t1", "name": "Seven", "text": None}]
     meta = update(path, TableSource([write_jsonl(tmp_path / "new.jsonl", new)]), options)
-    assert sorted(encoder.texts) == ["Node 2\ntext: second", "Seven"]
+    assert sorted(encoder.seen) == ["Node 2\ntext: second", "Seven"]
     assert (path / meta.data / "graph" / "out-nodes.npy").stat().st_ino == kept
     links = [
         {"source": "n0", "relation": "next", "target": "n1", "deleted": True},
@@ -332,22 +333,9 @@ def test_an_update_of_few_nodes_takes_the_rest_over_and_says_what_a_build_says(t
     assert told(path, encoder) == told(tmp_path / "whole.skb", encoder)
 
 
-class CountingEncoder:
-    """Vectors of two numbers; remembers what it was asked for."""
-
-    name = "counting"
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def encode(self, texts: Sequence[str]) -> Vectors:
-        self.texts += texts
-        return normalised(np.array([[len(text), 1 + sum(map(ord, text)) % 97] for text in texts]))
-
-
 def test_the_beginning_of_a_longer_name_is_not_that_name(tmp_path):
     nodes = [{"id": "g", "type": "person", "name": "Giancarlo Rossi"}, {"id": "c", "type": "person", "name": "Carla"}]
-    encoder = CountingEncoder()
+    encoder = Letters()
     build(TableSource([write_jsonl(tmp_path / "n.jsonl", nodes)]), tmp_path / "s.skb", Options(encoder=encoder))
     with SKB.open(tmp_path / "s.skb", encoder) as skb:
         kb = SkbKB(skb)
@@ -358,25 +346,25 @@ def test_the_beginning_of_a_longer_name_is_not_that_name(tmp_path):
 
 
 def test_an_update_embeds_only_documents_that_changed_and_forgets_deleted_ones(tmp_path):
-    path, encoder = tmp_path / "s.skb", CountingEncoder()
+    path, encoder = tmp_path / "s.skb", Letters()
     options = Options(text=False, sparql=False, encoder=encoder)
     build(small(tmp_path, 40), path, options)
-    assert len(encoder.texts) == 40
-    encoder.texts.clear()
+    assert len(encoder.seen) == 40
+    encoder.seen.clear()
     changed = [{"id": "n1", "deleted": True}, {"id": "n2", "type": "t0", "name": "Node 2", "text": "second"}]
     changed += [
         {"id": "new", "type": "t1", "name": "New"},
         {"id": "n5", "type": "t0", "name": "Node 5", "text": "first"},
     ]
     update(path, TableSource([write_jsonl(tmp_path / "changed.jsonl", changed)]), options)
-    assert sorted(encoder.texts) == ["New", "Node 2\ntext: second"]  # n5 has another type, and the same text
+    assert sorted(encoder.seen) == ["New", "Node 2\ntext: second"]  # n5 has another type, and the same text
     with SKB.open(path, encoder) as skb:
         assert len(skb.vectors.vectors) == 40
         for node in ("n2", "n5", "n39", "new"):
             number = skb.number(node)
             fields = skb.documents[number]
             text = "\n".join([skb.name(number), *(f"text: {fields['text']}" for _ in fields)])
-            assert skb.vectors.vectors[number] == pytest.approx(CountingEncoder().encode([text])[0])
+            assert skb.vectors.vectors[number] == pytest.approx(Letters().encode([text])[0])
 
 
 def test_an_update_with_another_encoder_is_refused_with_both_names(tmp_path):
@@ -481,16 +469,23 @@ def test_an_update_takes_new_files_in_as_the_build_took_those_before(tmp_path, k
         assert {reason: one.count for reason, one in skb.meta.dropped.items()} == {
             "node id given twice": 1, "node without an id": 1,
         }  # fmt: skip
-    (tmp_path / "reviews.csv").write_text("nr,of\n51,2\n52,9\n")
+    (tmp_path / "reviews.csv").write_text("nr,of,stars\n51,2,5\n52,9|8,1\n")
+    edges = 'edges = ["of:of:product"]\nsplit = "|"\n'
     (tmp_path / "r.toml").write_text(
-        '[[table]]\nfile = "reviews.csv"\nid = "nr"\ntype = "review"\nprefix = "r"\nedges = ["of:of:product"]\n'
+        f'[[table]]\nfile = "reviews.csv"\nid = "nr"\ntype = "review"\nprefix = "r"\n{edges}'
     )
-    ran(kbnav, "skb", "update", out, "--tables", tmp_path / "r.toml")
-    for _ in range(2):  # as records over it, and read again
-        with SKB.open(out) as skb:
-            assert {("r51", "of", "2")} == {edge for edge in edges_of(skb) if edge[1] == "of"}
-            assert skb.documents[skb.number("r52")].get("of") == "9"
-        ran(kbnav, "skb", "update", out)
+    (tmp_path / "nine.csv").write_text("id,name,type\n9,Tap,product\n8,Tip,review\n")
+    (tmp_path / "stars.csv").write_text("id,type,stars\nr52,review,1\n")
+    files = ("--nodes", tmp_path / "nine.csv", "--nodes", tmp_path / "stars.csv")
+    for given, lost in ((("--tables", tmp_path / "r.toml"), "9, 8"), (files, "8")):
+        ran(kbnav, "skb", "update", out, *given)
+        for _ in range(2):  # as records over it, and read again
+            with SKB.open(out) as skb:
+                links = {("r51", "of", "2")} | ({("r52", "of", "9")} if given is files else set())
+                assert links == {edge for edge in edges_of(skb) if edge[1] == "of"}
+                assert skb.documents[skb.number("r52")] == {"of": lost, "stars": 1}
+            ran(kbnav, "skb", "update", out)
+    assert ran(kbnav, "skb", "update", out, "--dry-run") == "nothing changes\n"
 
 
 def test_an_update_embeds_with_lsa_takes_the_row_of_one_id_that_the_build_took_and_names_odd_cells(tmp_path, kbnav):
@@ -660,9 +655,9 @@ class Forgetful(Letters):
         raise MemoryError
 
 
-def worker(texts: Texts, load: Callable[[], Encoder] = Letters) -> Callable[[], Any]:
+def worker(texts: Texts, make: Callable[[], Encoder] = Letters) -> Callable[[], Any]:
     window = pickle.dumps(Window(range(5), None))
-    return lambda: result(Encoding(texts, load, None)({"item": window}))
+    return lambda: result(Encoding(texts, make, None)({"item": window}))
 
 
 def test_a_worker_without_memory_or_without_the_folder_says_so_in_a_line(tmp_path):
@@ -674,10 +669,4 @@ def test_a_worker_without_memory_or_without_the_folder_says_so_in_a_line(tmp_pat
     with pytest.raises(ServiceError, match=r"does not see .*gone\.skb: build in a folder that all of them share$"):
         worker(Texts(tmp_path / "gone.skb", meta, relations=False))()
     with pytest.raises(UsageError, match="there are minilm"):
-        worker(texts, lambda: no_encoder())()
-
-
-def no_encoder() -> Encoder:
-    from kbnav.encoders import load
-
-    return load("no such one")
+        worker(texts, partial(load, "no such one"))()

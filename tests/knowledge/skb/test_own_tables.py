@@ -300,6 +300,9 @@ def test_numbers_dates_and_html_of_tables_become_values_that_compare(tmp_path):
         (["03/04/2024", "04/25/2024"], ["2024-03-04", "2024-04-25"]),
         (["03/04/2024", "02/04/2024"], ["03/04/2024", "02/04/2024"]),
         (["31.02.2024"], ["31.02.2024"]),
+        (["1.4.2024", "03/04/2024", "25/4/2024"], ["2024-04-01", "2024-04-03", "2024-04-25"]),
+        (["2024-03-01", "05/05/2024"], ["2024-03-01", "2024-05-05"]),
+        (["2024-03-01", "05/06/2024"], ["2024-03-01", "05/06/2024"]),
     ],
 )
 def test_a_column_is_read_by_all_of_its_first_cells(cells, values):
@@ -321,6 +324,8 @@ def test_cells_without_a_unit_are_in_that_of_the_columns_name(name):
         (["44.85", "7", "on request", "n/a"], '1 of 3 cells are no numbers: ["on request"]'),
         (["31.12.2024", "01.02.2023", "soon"], '1 of 3 cells are no dates: ["soon"]'),
         (["44.85", "7.5", "7,50"], "decimal marks"),
+        (["2024-03-01", "05/06/2024"], 'first in ["05/06/2024"] is not clear'),
+        (["13/04/2024", "14/04/2024", "04/25/2024"], "the other way round"),
         (["2,5 kg", "900 ml"], "its units differ: kg, ml"),
         (["EUR 3.50", "7"], 'its units differ: none, € (in the TOML file, rename = {"it" = "it (€)"}'),
         (["0042", "17", "18"], ""),

@@ -71,7 +71,7 @@ def test_a_query_is_told_condition_by_condition():
         ("SELECT ?any { ?p ?any wd:Q30 }", "[p] is linked to United States, by any property ([any])"),
         ('SELECT ?p { ?p rdfs:label "Paris"@fr }', "label of [p]: “Paris” (fr)"),
         ("SELECT ?p { FILTER(?d < '2000-01-01T00:00:00Z'^^xsd:dateTime) }", "[d] is before 2000-01-01"),
-        ("SELECT ?p { FILTER(!isBlank(?p)) }", "[p] is not a blank node"),
+        ("SELECT ?p { FILTER(!isBlank(?p)) }", "[p] is not a node without an identifier (a blank node)"),
         ("SELECT ?p { FILTER(?n < 3 || !BOUND(?m)) }", "[n] is less than 3 or [m] is not known"),
         ("SELECT ?p { ?p wdt:P40 ?c } LIMIT 1", "Only the first row."),
         ("SELECT ?p { ?p wdt:P40 ?c { SELECT ?c { ?p wdt:P40 ?c } } }", "Lists [c], under the conditions above"),

@@ -45,15 +45,14 @@ from kbnav.settings.systems import kb_kind
 
 
 def stats(
-    datasets: Annotated[list[str], argument("DATASET", "Names, FORMAT:FILE, .jsonl; texts, or a folder of threads.")],
+    datasets: Annotated[list[str], argument("DATASET", "Names, FORMAT:FILE, .jsonl; or texts.")],
     of: Annotated[
-        Literal["queries", "words", "pairs", "threads"],
+        Literal["queries", "words", "pairs"],
         flag(
             "--of",
             "queries: their complexity and variety, and lengths of questions and answers; words: entropy and "
             "type-token ratio, also of .txt and .md files; pairs: questions of people beside made ones that are like "
-            "them (STaRK, Table 6); threads: lengths of a forum's conversations about queries, from a folder of "
-            "talk pages as wikitext (SPINACH, Table 8).",
+            "them (STaRK, Table 6).",
         ),
     ] = "queries",
     together: Annotated[bool, flag("--together", "Count datasets as one, as the splits of a set.")] = False,
@@ -67,10 +66,8 @@ def stats(
         _query_stats(datasets, together, histograms, as_json)
     elif of == "words":
         _word_stats(datasets, tokens, as_json)
-    elif of == "pairs":
-        _pairs(datasets, count, as_json)
     else:
-        _threads(datasets, as_json)
+        _pairs(datasets, count, as_json)
 
 
 def _query_stats(names: Sequence[str], together: bool, histograms: Path | None, as_json: bool) -> None:
@@ -112,20 +109,6 @@ def _pairs(names: Sequence[str], count: int, as_json: bool) -> None:
     human, made = (find_dataset(name) for name in names)
     found = compare_questions(human, made, count)
     emit(as_json, [asdict(one) for one in found], pairs_markdown(found).rstrip("\n"))
-
-
-def _threads(names: Sequence[str], as_json: bool) -> None:
-    from kbnav.apps.bot.talk import sections
-    from kbnav.evaluation.dataset_stats import conversation_lengths, conversations_markdown
-
-    files = [path for name in names for path in sorted(Path(name).glob("**/*"))]
-    pages = [path for path in files if path.suffix in (".txt", ".wiki", ".wikitext")]
-    if not pages:
-        raise UsageError(f"{names[0]} has no page: no .txt, .wiki or .wikitext")
-    texts = (path.read_text(encoding="utf-8", errors="replace") for path in pages)
-    found = ((text[one.start : one.end], len(one.comments)) for text in texts for one in sections(text))
-    lengths = conversation_lengths(found)
-    emit(as_json, lengths, conversations_markdown(lengths).rstrip("\n"))
 
 
 def list_(as_json: Json = False) -> None:

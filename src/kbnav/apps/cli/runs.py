@@ -89,24 +89,31 @@ def preview(run: RunName = "last") -> None:
 
 
 def _evidence(run: Run, settings: Settings, most: int = MOST_ROWS) -> Provenance | None:
-    """What makes a saved run's rows true, looked up in its knowledge base."""
+    """What makes a saved run's rows true, looked up in its knowledge base. Raises as ``_kb_of``."""
     from kbnav.knowledge.open import open_kb
     from kbnav.sessions.evidence import run_evidence
 
-    with open_kb(load(kb=str(run.settings.get("kb") or settings.kb))) as base:
+    with open_kb(_kb_of(run, settings)) as base:
         return run_evidence(base, run, range(most))
 
 
 def _fields(run: Run, settings: Settings) -> Sequence[Mapping[str, Any]]:
-    """The fields of a saved run's nodes; none where only its file, which may be anybody's, names an address to ask."""
+    """The fields of a saved run's nodes; none where its knowledge base cannot be asked."""
     from kbnav.apps.cli.ask import node_fields
     from kbnav.knowledge.open import open_kb
 
-    ranking, kb = run.outcome.ranking, str(run.settings.get("kb") or settings.kb)
-    if ranking and ("://" not in kb or kb == settings.kb):
-        with suppress(KbnavError), open_kb(load(kb=kb)) as base:
-            return node_fields(base, ranking)
+    if run.outcome.ranking:
+        with suppress(KbnavError), open_kb(_kb_of(run, settings)) as base:
+            return node_fields(base, run.outcome.ranking)
     return ()
+
+
+def _kb_of(run: Run, settings: Settings) -> Settings:
+    """How its knowledge base opens. Raises UsageError where only the run's file, maybe anybody's, names a URL."""
+    kb = str(run.settings.get("kb") or settings.kb)
+    if "://" in kb and kb != settings.kb:
+        raise UsageError(f"only the run's file names {kb}: to ask that, set KBNAV_KB={kb}")
+    return load(kb=kb)
 
 
 def _find(name: str, settings: Settings) -> Run:

@@ -133,7 +133,7 @@ def report(
     html: Annotated[Path | None, option("--html", "FILE", "One self-contained page.")] = None,
     table: Annotated[
         Literal["markdown", "latex", "csv"] | None,
-        flag("--table", "A table a dataset: the best in bold; * differs from its first run (p < 0.05)."),
+        flag("--table", "A table a dataset: the best in bold; * differs from its first run (p < 0.05, Holm)."),
     ] = None,
     intervals: Annotated[bool, flag("--intervals", "Put intervals of 95 % into the table.")] = False,
     errors: Annotated[int | None, option("--errors", "N", "Only draw N wrong answers onto a sheet.", min=1)] = None,

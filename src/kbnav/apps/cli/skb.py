@@ -283,8 +283,8 @@ def update(
     )
     with _resumable(console), StageProgress(console) as progress:
         updated = maintenance.update(skb, records, options, skip=skip, changes=changes, progress=progress)
-    changed = {reason: Dropped.model_validate(one) for reason, one in changes.report().items()}
-    updated = updated.model_copy(update={"dropped": {**updated.dropped, **changed}})
+    left_out = updated.dropped_since(meta) if records else updated.dropped
+    updated = updated.model_copy(update={"dropped": {**left_out, **changes.dropped}})
     _print_made(console, updated)
     _print_built(str(skb), updated, as_json)
 
@@ -368,7 +368,11 @@ def _print_info(found: Info) -> None:
     tuples = sorted(meta.tuples, key=lambda one: -one.count)
     published = [f"relations as in STaRK's Table 2: {found.published_relations:,}"]
     more = [f"  and {len(tuples) - _LONGEST_LIST} more"] if len(tuples) > _LONGEST_LIST else []
-    dropped = ["", "left out or changed by the build", *(f"  {line}" for line in _counted(meta.dropped))]
+    dropped = [
+        "",
+        "left out or changed by builds and updates",
+        *(f"  {line}" for line in _counted(meta.dropped)),
+    ]
     lines = [
         f"{meta.name}: {_size(meta.nodes, meta.edges)}, from {meta.source}",
         f"vectors: {meta.encoder or 'none'}{approximate}; SPARQL: {'yes' if meta.sparql else 'no'}",

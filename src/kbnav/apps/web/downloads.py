@@ -16,12 +16,13 @@ from urllib.parse import quote
 from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.apps.web.results import PART, Result, Row, number, text_of
 from kbnav.errors import UsageError
+from kbnav.knowledge.sparql.remarks import Measure, Measures
 from kbnav.runs.trajectory import Outcome
 
 T = TypeVar("T")
 Form = Literal["csv", "tsv", "json", "xlsx", "nt"]
-Labels = Callable[[Sequence[Row]], Mapping[str, str]]
-"""Labels of entities in some rows that the result itself lacks."""
+Known = Callable[[Sequence[Row]], tuple[Mapping[str, str], Measures]]
+"""Labels of entities in some rows that the result itself lacks, and the units of their amounts."""
 MEDIA: Mapping[Form, str] = {
     "csv": "text/csv; charset=utf-8",
     "tsv": "text/tab-separated-values; charset=utf-8",
@@ -41,27 +42,28 @@ _TSV = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r", '"': '\\"', "\\": "
 _GRAPH = ("subject", "predicate", "object")
 _BAD_IRI = re.compile(r"[\x00-\x20<>\"{}|^`\\\\]")
 _BAD_LABEL = re.compile(r"[^0-9A-Za-z]")
+_UNTOLD = Measure("?")
 _SHEET_ROWS = 1_048_576
 _BYTES = 1 << 16
 
 
-def download(result: Result, form: Form, *, exact: bool = False, labels: Labels = lambda _: {}) -> Iterator[bytes]:
+def download(result: Result, form: Form, *, exact: bool = False, known: Known = lambda _: ({}, {})) -> Iterator[bytes]:
     """A whole result, a piece at a time.
 
-    CSV and Excel have an entity's label and beside it, in a column of its own, its id. Spreadsheets run cells that
-    begin as a formula does. So CSV and TSV put an apostrophe before such a text, but no number or date; ``exact``
-    leaves it, and gives CSV with IRIs, as SPARQL 1.1 has it. A ranking's columns are those of its records. Raises
-    UsageError for N-Triples of what is no graph.
+    CSV and Excel have in a column of its own an entity's id beside its label, and an amount's unit, ``?`` where it was
+    not found. Spreadsheets run cells that begin as a formula does. So CSV and TSV put an apostrophe before such a text,
+    but no number or date; ``exact`` leaves it, and gives CSV with IRIs, as SPARQL 1.1 has it. A ranking's columns are
+    those of its records. Raises UsageError for N-Triples of what is no graph.
     """
     if form == "nt" and result.columns != _GRAPH:
         raise UsageError("only a graph, as of CONSTRUCT or DESCRIBE, can be written as RDF")
     if form == "xlsx":
-        return _sheet(result, labels)
+        return _sheet(result, known)
     write = {"csv": _csv_texts(_values(result), exact), "tsv": _tsv(result, exact), "json": _json(result)}
     texts = write.get(form, _triples(result))
     if form == "csv" and not exact and result.ranking is None:
         # Spreadsheets know UTF-8 by the mark in front.
-        texts = chain(["\ufeff"], _csv_texts(_labelled(result, labels, text_of), exact=False))
+        texts = chain(["\ufeff"], _csv_texts(_labelled(result, known, text_of), exact=False))
     return (text.encode("utf-8", "replace") for text in texts)
 
 
@@ -71,7 +73,7 @@ def answer_csv(outcome: Outcome, fields: Sequence[Mapping[str, Any]] = ()) -> st
         return table.to_csv()
     rows: Iterable[Sequence[Any]] = [["answer"], [outcome.text]] if outcome.text else []
     if table is not None:
-        rows = _labelled(Result.of(table), lambda _: {}, text_of, len(table))
+        rows = _labelled(Result.of(table), lambda _: ({}, {}), text_of, len(table))
     elif outcome.ranking:
         rows = outcome.ranking.lines(fields)
     return "".join(_csv_texts(rows, exact=False))
@@ -99,21 +101,27 @@ def _csv_texts(rows: Iterable[Sequence[Any]], exact: bool) -> Iterator[str]:
 
 
 def _labelled(
-    result: Result, labels: Labels, value: Callable[[Cell, AnswerTable], str | float], first: int = PART
+    result: Result, known: Known, value: Callable[[Cell, AnswerTable], str | float], first: int = PART
 ) -> Iterator[Sequence[str | float]]:
-    """The names of the columns, and the rows: an entity by its label and, if the ``first`` rows have some, its id."""
-    with_ids = [any(map(result.head.entity, column)) for column in zip(*result.rows(0, first), strict=True)]
-    with_ids = with_ids or [False] * len(result.columns)
-    names = zip(result.columns, with_ids, strict=True)
-    yield [text for name, ids in names for text in ((name, f"{name} id") if ids else (name,))]
-    for rows in _batches(result.rows()):
-        head = result.head
-        if more := labels(rows):
-            head = replace(head, labels={**head.labels, **more})
+    """The names of the columns, and the rows: a label with its id, an amount with its unit, if the ``first`` do."""
+    some, kinds = [*result.rows(0, first)], dict.fromkeys(range(len(result.columns)), "")
+    begun = known(some[:PART])
+    kinds |= {place: "unit" for (_, place), one in begun[1].items() if one.unit}
+    kinds |= {place: "id" for row in some for place, cell in enumerate(row) if result.head.entity(cell)}
+    names = zip(result.columns, kinds.values(), strict=True)
+    yield [text for name, kind in names for text in ((name, f"{name} {kind}") if kind else (name,))]
+    for batch, rows in enumerate(_batches(result.rows())):
+        more, measured = known(rows) if batch else begun
+        head = replace(result.head, labels={**result.head.labels, **more})
         for row in rows:
-            cells = zip(row, with_ids, strict=True)
-            pairs = ([value(cell, head), *([head.entity(cell) or ""] if ids else [])] for cell, ids in cells)
-            yield list(chain.from_iterable(pairs))
+            line: list[str | float] = []
+            for place, cell in enumerate(row):
+                line.append(value(cell, head))
+                if kinds[place] == "unit":
+                    line.append("" if cell is None else measured.get((row, place), _UNTOLD).unit)
+                elif kinds[place]:
+                    line.append(head.entity(cell) or "")
+            yield line
 
 
 def _tsv(result: Result, exact: bool) -> Iterator[str]:
@@ -165,7 +173,7 @@ def _iri(text: str) -> str:
     return _BAD_IRI.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
-def _sheet(result: Result, labels: Labels) -> Iterator[bytes]:
+def _sheet(result: Result, known: Known) -> Iterator[bytes]:
     """An Excel file; texts are never formulas there, and a label stands for an entity, its id beside it."""
     import xlsxwriter
 
@@ -177,7 +185,7 @@ def _sheet(result: Result, labels: Labels) -> Iterator[bytes]:
         options = {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
         with xlsxwriter.Workbook(file, options) as book:
             sheet = book.add_worksheet("kbnav")
-            for line, row in enumerate(islice(_labelled(result, labels, value), _SHEET_ROWS)):
+            for line, row in enumerate(islice(_labelled(result, known, value), _SHEET_ROWS)):
                 for column, one in enumerate(row):
                     if isinstance(one, float):
                         sheet.write_number(line, column, one)

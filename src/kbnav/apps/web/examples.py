@@ -30,6 +30,7 @@ ENOUGH = 15.0
 """Seconds after which one that is answered will do; none takes longer."""
 LONGEST = 60.0
 """Seconds after which no other is tried."""
+_PREPOSITIONS = frozenset({"as", "at", "by", "for", "from", "in", "of", "on", "to", "with"})
 _STATED = """
 SELECT ?name ?relation WHERE {
   { SELECT ?thing ?p WHERE {
@@ -98,7 +99,7 @@ def _questions(kb: KnowledgeBase) -> Iterator[Sequence[str]]:
         for thing, stated in kb.execute_query(_STATED).rows:
             if thing and stated and used.isdisjoint((thing.value, stated.value)):
                 used |= {thing.value, stated.value}
-                yield [f"What is the {stated.value} of {thing.value}?"]
+                yield _asked("", stated.value, thing.value, "")
     else:
         yield from ([one] for one in EXAMPLES["mini"])
 
@@ -108,12 +109,14 @@ def _asked(kind: str, relation: str, thing: str, value: str) -> list[str]:
     kind, relation = kind.replace("_", " ").casefold(), relation.replace("_", " ").strip() or relation
     noun = relation.removeprefix("has ")
     first, *_, last = relation.casefold().split(" ") * 2
-    start = noun.casefold().split(" ")[0]
+    start, *_ = words = noun.casefold().split(" ")
     ends_in_s = start.endswith("s") and not start.endswith(("ss", "us", "is"))
-    if last in ("by", "in", "of", "on", "at", "to", "from") or last.endswith("ed"):
-        if ends_in_s and last == "of":  # "members of"
+    if last in _PREPOSITIONS or last.endswith("ed"):
+        if not value or (ends_in_s and last == "of"):  # "members of"
             return []
         be = "" if last.endswith("ed") or first.endswith("s") else "was " if first == "born" else "is "
         people = ["Who"] * (kind in ("person", "people", "human"))
         return [f"{who} {be}{relation} {value}?" for who in (*people, f"Which {kind}")]
-    return [f"What is the {noun} of {thing}?"] * (bool(thing) and not ends_in_s)  # not "the cites of"
+    inner = _PREPOSITIONS - {"for", "of"} & {*words}  # "office held by head of government"
+    odd = ends_in_s or start.endswith("ed") or "(" in noun or inner  # "the cites of"
+    return [f"What is the {noun} of {thing}?"] * (bool(thing) and not odd)

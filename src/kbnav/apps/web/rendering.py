@@ -43,18 +43,12 @@ MOST_FIELDS = 1_000
 TOLD = 20
 """Problems of one request that are told."""
 _ASKED = re.compile(r"\s*([A-Za-z]{1,8})(?:-[A-Za-z0-9-]+)?\s*(?:;\s*q=([01](?:\.\d{0,3})?)\s*)?")
-_STATUS = (
-    (NotOffered, 404),
-    (UnknownId, 404),
-    (Busy, 409),
-    (Stopped, 409),
-    (TooBusy, 503),
+_STATUS: tuple[tuple[type[KbnavError] | tuple[type[KbnavError], ...], int], ...] = (
+    ((NotOffered, UnknownId), 404),
+    ((Busy, Stopped), 409),
+    ((TooBusy, NotAnswering, DatabaseAway, DamagedKB), 503),
     (LimitReached, 429),
-    (NotAnswering, 503),
-    (DatabaseAway, 503),
-    (DamagedKB, 503),
-    (Overdue, 504),
-    (QueryTimeout, 504),
+    ((Overdue, QueryTimeout), 504),
     (ServiceError, 502),
     (KbnavError, 422),
 )

@@ -187,7 +187,7 @@ def text_of(cell: Cell, table: AnswerTable) -> str:
     if table.unknown(cell):
         return "unknown value"
     used = table.entity(cell)
-    return table.labels.get(used) or used if used else cell.value
+    return table.labels.get(used) or used if used else cell.text
 
 
 def number(cell: Cell) -> float | None:

@@ -9,7 +9,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -617,13 +617,10 @@ def _check_day(run: Execute, owner: str, a_day: int) -> None:
 
 def _json(text: str, *kinds: type) -> Any:
     """JSON of a column, of one of some types, by default an object. Raises DataError where somebody has changed it."""
-    try:
-        value = json.loads(text)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise DataError("what the server's database has kept of this was damaged: it is no JSON") from error
-    if not isinstance(value, kinds or dict):
-        raise DataError("what the server's database has kept of this was damaged: it is JSON of another type")
-    return value
+    with suppress(ValueError, TypeError, RecursionError):
+        if isinstance(value := json.loads(text), kinds or dict):
+            return value
+    raise DataError("what the server's database has kept of this was damaged: it is no JSON of the right type")
 
 
 _READ: Mapping[str, type] = dict.fromkeys(("run", "text", "note", "query", "status"), str) | {"result": dict}
@@ -646,7 +643,6 @@ def _event(text: str) -> dict[str, Any]:
 
 def _saved_id(answer: str) -> str:
     """The id under which a run is saved; empty where its answer does not say."""
-    try:
+    with suppress(DataError):
         return (_answer(answer) or {}).get("run") or ""
-    except DataError:
-        return ""
+    return ""

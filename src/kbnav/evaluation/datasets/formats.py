@@ -231,19 +231,33 @@ def table_records(file: File) -> Iterator[Record]:
 
 
 def trec_records(file: File) -> Iterator[Record]:
-    """Topics of a TREC run with documents, best first, or of qrels with the relevant ones. Raises DataError."""
-    found: dict[str, list[tuple[float, str]]] = {}
+    """Topics of a TREC run with documents, best first, or of qrels with the relevant ones and their grades.
+
+    Equal scores are ordered as by trec_eval: by the documents' ids, falling. Raises DataError.
+    """
+    found: dict[str, dict[str, float]] = {}
     for number, line in enumerate(file.text().strip().splitlines(), 1):
         fields = [*map(unquote, line.split())]
         try:
             topic, _, document, score = fields[:3] + (fields[3:] if len(fields) == 4 else fields[4:-1])
-            scored = found.setdefault(topic, [])
-            scored += [(float(score), document)] if len(fields) == 6 or float(score) > 0 else []
+            value = float(score)
         except ValueError:
             raise Record(file.path, number, {}).error(f"no line of a TREC run or of qrels: {line[:80]!r}") from None
+        scored = found.setdefault(topic, {})
+        if document in scored:
+            raise Record(file.path, number, {}).error(f"the topic {topic!r} has {document!r} a second time")
+        scored[document] = value
+        is_run = len(fields) == 6
     for number, (topic, scored) in enumerate(found.items(), 1):
-        nodes = [document for _, document in sorted(scored, key=lambda one: -one[0])]
-        yield Record(file.path, number, {"id": topic, "question": topic, "nodes": nodes})
+        ranked = sorted(((score, document) for document, score in scored.items()), reverse=True)
+        scores, nodes = ([one[place] for one in ranked if is_run or one[0] > 0] for place in (0, 1))
+        yield Record(file.path, number, {"id": topic, "question": topic, "nodes": nodes, "scores": scores})
+
+
+def read_qrels(file: File) -> Iterator[Question]:
+    """TREC's relevance judgements: the relevant documents of each topic, with their grades."""
+    for one in (record.value for record in trec_records(file)):
+        yield Question(one["id"], {"en": one["id"]}, nodes=tuple(one["nodes"]), grades=tuple(one["scores"]))
 
 
 def _cell_values(record: Record, name: str) -> list[str]:
@@ -307,12 +321,6 @@ def number_in(text: str) -> Decimal | None:
     return Decimal(text.replace(",", "")) if _NUMBER.fullmatch(text) else None
 
 
-def names_only(question: Question) -> bool:
-    """Whether stored answers are names, which match no ids, and so are to be compared as labels."""
-    named = (not ENTITY_ID.fullmatch(one) and "://" not in one and meaning(one) == one for one in question.plain)
-    return bool(question.plain) and all(named)
-
-
 Reader = Callable[[File], Iterator[Question]]
 FORMATS: Mapping[str, Reader] = MappingProxyType(
     {
@@ -327,7 +335,7 @@ FORMATS: Mapping[str, Reader] = MappingProxyType(
         "text2sparql": read_text2sparql,
         "jsonl": lambda file: map(own_question, file.json_lines()),
         "table": lambda file: map(own_question, table_records(file)),
-        "qrels": lambda file: map(own_question, trec_records(file)),
+        "qrels": read_qrels,
     }
 )
 """Reader of each format; SOURCES has the same keys."""

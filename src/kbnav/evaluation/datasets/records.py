@@ -19,8 +19,9 @@ class Question:
 
     ``texts`` maps language codes to the question. ``query`` is the gold SPARQL query, empty where there is none.
     ``answers`` is the gold answer as stored with the dataset, None where it stores none: it was right on the day it was
-    recorded. ``nodes`` are the gold answers of a retrieval benchmark, as node ids. ``meta`` keeps what else the record
-    says, as plain JSON data. ``plain`` are stored answers that were given as ids or names; on an SKB they are nodes.
+    recorded. ``nodes`` are the gold answers of a retrieval benchmark, as node ids, and ``grades`` say how relevant each
+    is. ``meta`` keeps what else the record says, as plain JSON data. ``plain`` are stored answers that were given as
+    ids or names; on an SKB they are nodes.
     """
 
     id: str
@@ -30,6 +31,7 @@ class Question:
     nodes: tuple[str, ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict)
     plain: tuple[str, ...] = ()
+    grades: tuple[float, ...] = ()
 
     def text(self, language: str = "en") -> str:
         """The question in ``language``, or in the first language it has."""

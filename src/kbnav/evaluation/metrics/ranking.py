@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import log2
+from operator import mul
 from statistics import fmean
 from typing import NamedTuple
 
@@ -23,42 +24,49 @@ def set_f1(chosen: Collection[str], answers: Collection[str]) -> float:
 
 
 class AnswerRanks(NamedTuple):
-    """Rising ranks, from 1, of a question's answers, and how many answers count."""
+    """Rising ranks, from 1, of a question's answers, their grades, and the grades of all answers, the highest first."""
 
     ranks: Sequence[int]
-    answers: int
+    grades: Sequence[float]
+    best: Sequence[float]
 
 
 def ranks_in_lists(
-    lists: Sequence[Sequence[str]], answers: Sequence[Collection[str]], candidates: Sequence[str] = ()
+    lists: Sequence[Sequence[str]],
+    answers: Sequence[Collection[str] | Mapping[str, float]],
+    candidates: Sequence[str] = (),
 ) -> list[AnswerRanks]:
     """Ranks of answers in lists of node ids, best first; a node that is listed again keeps its first place.
 
-    An answer that is not listed has no rank. With ``candidates`` it is as in STaRK's published evaluation: nodes that
-    are none of them are taken out of the lists, candidates that are not listed follow in their own order, and answers
-    that are no candidates are dropped. Raises UsageError.
+    An answer that is not listed has no rank; its grade is 1 where ``answers`` does not map it to another. With
+    ``candidates`` it is as in STaRK's published evaluation: nodes that are none of them are taken out of the lists,
+    candidates that are not listed follow in their own order, and answers that are no candidates are dropped. Raises
+    UsageError.
     """
     if len(lists) != len(answers):
         raise UsageError(f"{len(lists)} rankings for the answers of {len(answers)} questions")
     places = {node: place for place, node in enumerate(candidates)}
     found = []
-    for number, (nodes, wanted) in enumerate(zip(lists, map(set, answers), strict=True), 1):
+    for number, (nodes, wanted) in enumerate(zip(lists, answers, strict=True), 1):
         if not wanted:
             raise UsageError(f"question {number} has no answers to rank")
-        kept = {node for node in wanted if node in places} if places else wanted
+        grades = wanted if isinstance(wanted, Mapping) else dict.fromkeys(wanted, 1)
+        kept = [node for node in grades if node in places] if places else [*grades]
         listed = [node for node in dict.fromkeys(nodes) if not places or node in places]
         position = {node: rank for rank, node in enumerate(listed, 1)}
-        own = [position[node] for node in kept if node in position]
+        own = {position[node]: grades[node] for node in kept if node in position}
         if places:
             taken = [places[node] for node in listed]
-            behind = [places[node] for node in kept if node not in position]
-            own += [1 + len(listed) + place - sum(one < place for one in taken) for place in behind]
-        found.append(AnswerRanks(sorted(own), len(kept)))
+            behind = {places[node]: grades[node] for node in kept if node not in position}
+            own |= {1 + len(listed) + at - sum(one < at for one in taken): grade for at, grade in behind.items()}
+        ranks = sorted(own)
+        best = sorted((grades[node] for node in kept), reverse=True)
+        found.append(AnswerRanks(ranks, [own[rank] for rank in ranks], best))
     return found
 
 
 def ranking_scores(ranks: Sequence[AnswerRanks], metrics: Sequence[str] = STARK_METRICS) -> dict[str, list[float]]:
-    """Each question's ``hit@k``, ``recall@k``, ``ndcg@k`` (answers are all worth 1), ``mrr`` and ``map``, by metric.
+    """Each question's ``hit@k``, ``recall@k``, ``ndcg@k`` (of the answers' grades), ``mrr`` and ``map``, by metric.
 
     recall@k and map are relative to all answers the question is scored on. A question that is left without
     answers (with candidates only) scores 0. Raises UsageError for a metric of another name.
@@ -73,17 +81,21 @@ def mean_scores(ranks: Sequence[AnswerRanks], metrics: Sequence[str] = STARK_MET
 
 def _metric(ranks: Sequence[AnswerRanks], name: str) -> list[float]:
     if name == "mrr":
-        return [1 / own[0] if own else 0.0 for own, _ in ranks]
+        return [1 / own[0] if own else 0.0 for own, *_ in ranks]
     if name == "map":
-        return [sum(place / rank for place, rank in enumerate(own, 1)) / max(total, 1) for own, total in ranks]
+        return [sum(at / rank for at, rank in enumerate(own, 1)) / max(len(best), 1) for own, _, best in ranks]
     kind, _, digits = name.partition("@")
     k = int(digits) if digits.isdecimal() else 0
     if kind not in ("hit", "recall", "ndcg") or k < 1:
         raise UsageError(f"no metric {name!r}; known: hit@k, recall@k, ndcg@k, mrr, map")
     if kind == "ndcg":
         gain = [1 / log2(rank + 1) for rank in range(1, k + 1)]
-        return [sum(gain[rank - 1] for rank in own if rank <= k) / (sum(gain[:total]) or 1) for own, total in ranks]
-    found = [sum(rank <= k for rank in own) for own, _ in ranks]
+        return [
+            sum(gain[rank - 1] * grade for rank, grade in zip(own, grades, strict=True) if rank <= k)
+            / (sum(map(mul, gain, best)) or 1)
+            for own, grades, best in ranks
+        ]
+    found = [sum(rank <= k for rank in own) for own, *_ in ranks]
     if kind == "hit":
         return [float(one > 0) for one in found]
-    return [one / max(total, 1) for one, (_, total) in zip(found, ranks, strict=True)]
+    return [one / max(len(best), 1) for one, (*_, best) in zip(found, ranks, strict=True)]

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -314,12 +315,11 @@ def _scipy(module: str) -> Any:
 
 @dataclass(frozen=True)
 class Text2Sparql:
-    """Means where gold is not empty; ``f1_ndcg``: nDCG for F1 where order counts, ``ndcg``: its mean there."""
+    """Means where gold is not empty; ``f1_ndcg``: nDCG for F1 where order counts."""
 
     precision: float
     recall: float
     f1: float
-    ndcg: float
     f1_ndcg: float
 
 
@@ -336,7 +336,7 @@ def text2sparql_scores(answers: Iterable[tuple[Answer, Answer, bool]]) -> Text2S
         cells = (cell["value"] for row in _bindings(answer) for cell in row.values())
         return frozenset(cells if _boolean(answer) is None else ["true"])
 
-    scores, sorted_only = [], []
+    scores = []
     for predicted, gold, ordered in answers:
         if not values(gold):
             continue
@@ -349,12 +349,4 @@ def text2sparql_scores(answers: Iterable[tuple[Answer, Answer, bool]]) -> Text2S
         )
         ndcg = gains / best if common else 0.0
         scores.append((common / max(1, len(found)), common / max(1, len(relevant)), f1, ndcg if ordered else f1))
-        if ordered:
-            sorted_only.append((ndcg,))
-    precision, recall, f1, mixed = _column_means(scores, 4)
-    (ndcg,) = _column_means(sorted_only, 1)
-    return Text2Sparql(precision, recall, f1, ndcg, mixed)
-
-
-def _column_means(rows: Sequence[tuple[float, ...]], width: int) -> tuple[float, ...]:
-    return tuple(sum(column) / len(rows) for column in zip(*rows, strict=True)) if rows else (0.0,) * width
+    return Text2Sparql(*map(fmean, zip(*scores or [(0.0,) * 4], strict=True)))

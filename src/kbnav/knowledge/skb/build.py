@@ -280,11 +280,16 @@ class Job:
 
     def _meta(self, name: str, files: dict[str, FileInfo], data: str) -> Meta:
         nodes, graph = self._state.done["nodes"], self._state.done[GRAPH]
+        lost = Losses()
+        lost.take(nodes["dropped"] | graph["dropped"])
+        if isinstance(self._source, Updated):  # but for what is counted again
+            earlier = self._source.skb.meta.dropped
+            lost.take({reason: one.model_dump() for reason, one in earlier.items() if reason != UNNAMED})
         return Meta(
             types=tuple(NodeType(name=kind, count=count) for kind, count in nodes["types"]),
             relations=tuple(Relation(name=relation, count=count) for relation, count in graph["relations"]),
             tuples=graph["tuples"],
-            dropped=dict(sorted((nodes["dropped"] | graph["dropped"]).items())),
+            dropped=dict(sorted(lost.dropped.items())),
             tokens=self._state.done.get(TEXT, {}).get("tokens"),
             name=name,
             source=self._source.description,
@@ -535,18 +540,12 @@ def _column(values: array[int]) -> npt.NDArray[np.int32]:
 
 
 class Updated:
-    """An SKB with the records of another source over it, as a source.
+    """An SKB with the records of another source over it, as a source."""
 
-    ``whole``: what its build left out counts as left out of this too.
-    """
-
-    def __init__(self, skb: SKB, source: Source, *, whole: bool = False) -> None:
+    def __init__(self, skb: SKB, source: Source) -> None:
         self.skb, self._source = skb, source
         self.lost = Losses(), Losses()
         """What the records leave out: of nodes, of edges."""
-        for reason, one in skb.meta.dropped.items() if whole else ():
-            if reason != UNNAMED:  # which is counted again
-                self.lost[0].counts[reason], self.lost[0].examples[reason] = one.count, [*one.examples]
         self.description = f"{skb.meta.source}; then {source.description}"
         self.fingerprint = hashlib.sha256(f"{skb.meta.data} {source.fingerprint}".encode()).hexdigest()
         self.style = skb.meta.style
@@ -566,7 +565,7 @@ class Updated:
     def nodes(self, losses: Losses) -> Iterator[NodeRecord]:
         """The SKB's nodes in their order, each with its new record where there is one; then those that are new."""
         changed = {record.id: record for record in self.records[0]}
-        losses.take(self.lost[0])
+        losses.take(self.lost[0].report())
         for number, fields in enumerate(self.skb.documents):
             yield _over(self.skb, number, fields, changed.pop(self.skb.id(number), None))
         for record in changed.values():
@@ -582,7 +581,7 @@ class Updated:
         last = {record.id: record.left_out for record in self.records[0]}
         numbers = (find(node_id) for node_id, left_out in last.items() if left_out)
         without[[number for number in numbers if number >= 0]] = True
-        losses.take(self.lost[1])
+        losses.take(self.lost[1].report())
         changed = {item._replace(deleted=False): item for item in self.records[1]}
         gone, sizes = [], (graph.nodes, len(self.relations))
         for edge in (key for key, item in changed.items() if item.deleted):

@@ -18,6 +18,7 @@ from kbnav.knowledge.skb.build import Options, Updated, build, job_of
 from kbnav.knowledge.skb.files import LOCK, Array, file_info, remove_unused
 from kbnav.knowledge.skb.graph import edge_key, edges_of
 from kbnav.knowledge.skb.importers.recipe import Recipe, bad_lines_file
+from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.schema import Dropped, Losses, Meta, Progress, Source, is_lance, no_progress, read_meta
 from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.journal import locked
@@ -168,12 +169,14 @@ def _reread(
             build(source, folder / str(number), _BARE, progress=progress)
             below = opened.enter_context(SKB.open(folder / str(number)))
             records = layer.source(below, behind=layers[: number + 1])
-            source = updated = Updated(below, records, whole=True)
+            source = updated = Updated(below, records)
+            arrived = records.arrived[0] if isinstance(records, TableSource) else {}
             for record in updated.records[0]:
                 place = below.nodes.ids.find(record.id)
                 kind, name, fields = _all_of(below, place) if place >= 0 else record[1:4]
                 other = _filled({**fields, **record.fields}) != _filled(fields)
-                if record.left_out or other or (record.type or kind, record.name or name) != (kind, name):
+                changed = record.left_out or other or (record.type or kind, record.name or name) != (kind, name)
+                if changed and record.id not in arrived:
                     losses.add(f"nodes that {records.description.removeprefix('records: ')} overrides", record.id)
         yield source
 
@@ -229,9 +232,7 @@ def difference(
         for what, keys in (("go", np.setdiff1d(before, after)), ("come", np.setdiff1d(after, before))):
             for one, relation, other in zip(*edges_of(keys, size, len(names)), strict=True):
                 losses.add(f"edges that {what}", f"{ids[one]} {names[relation]} {ids[other]}")
-        found = {reason: Dropped.model_validate(one) for reason, one in losses.report().items()}
-        left_out = {reason: one for reason, one in new.meta.dropped.items() if one != old.meta.dropped.get(reason)}
-        return found and {**found, **left_out}
+        return losses.dropped and {**losses.dropped, **new.meta.dropped_since(old.meta)}
 
 
 def _all_of(skb: SKB, number: int) -> tuple[str, str, Mapping[str, Any]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 
-from kbnav.answers.language import lexicon, singular
+from kbnav.answers.language import fold, lexicon, singular
 from kbnav.answers.relevance import fit
 from kbnav.knowledge.base import Direction
 from kbnav.knowledge.skb.matching import NodeMatcher, alike, unmatched_names
@@ -21,6 +21,8 @@ _WORDS = re.compile(r"[^\W\d_]+|\d+")
 _DIGITS = re.compile(r"\d+")
 _POSSESSIVE = re.compile("(?<=.)['’]s$")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_PLURALS = ("e", "en", "n", "nen", "er", "s")
+"""Endings of German nouns."""
 _LONGEST_QUESTION = 200
 """Words that are read."""
 _FUZZY = 6
@@ -106,7 +108,7 @@ def read(question: str, skb: SKB, language: str) -> Reading:
     """Find the names, then the types in what is left, then the words that are neither nor only grammar."""
     tokens = tuple(islice(_tokens(question), _LONGEST_QUESTION))
     function = lexicon(language).function | lexicon("en").function
-    types = list(_types(tokens, skb.type_names))
+    types = list(_types(tokens, skb.type_names, german=language.startswith("de")))
     mentions = _mentions(question, tokens, types, function, skb)
     named = {place for one in mentions for place in range(one.first, one.end)}
     types = [one for one in types if named.isdisjoint(range(one.first, one.end))]
@@ -141,14 +143,22 @@ def _tokens(question: str) -> Iterator[Token]:
             yield Token(owner, start, start + len(bare), start + len(owner))
 
 
-def _types(tokens: Sequence[Token], names: Sequence[str]) -> Iterator[TypeWord]:
+def _german(noun: str) -> set[str]:
+    """The forms of a noun with other endings of plurals, and without its umlaut."""
+    words = {noun, fold(noun)}
+    shorter = {word.removesuffix(ending) for word in words for ending in _PLURALS}
+    return set(map(singular, words | shorter | {noun + ending for ending in _PLURALS}))
+
+
+def _types(tokens: Sequence[Token], names: Sequence[str], *, german: bool) -> Iterator[TypeWord]:
     """Where types are named, in the order of the question; a longer name before a shorter one within it."""
     spelled = [(name, [singular(w) for w in name_words(part)]) for name in names for part in name.split("/")]
     spelled = sorted((pair for pair in spelled if pair[1]), key=lambda pair: -len(pair[1]))
-    words = [singular(token.low) for token in tokens]
     split = [
-        set(map(singular, name_words(token.text))) if "/" in token.text else {word}
-        for token, word in zip(tokens, words, strict=True)
+        set(map(singular, name_words(token.text)))
+        if "/" in token.text
+        else {singular(token.low)} | (_german(token.low) if german and token.text.istitle() else set())
+        for token in tokens
     ]
     place = 0
     while place < len(tokens):

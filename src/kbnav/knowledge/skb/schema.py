@@ -170,6 +170,16 @@ class Meta(Strict):
         """Edges of a node on the average, each edge counted at both its ends (STaRK, Table 2)."""
         return 2 * self.edges / self.nodes if self.nodes else 0.0
 
+    def dropped_since(self, old: Meta) -> dict[str, Dropped]:
+        """What was left out or changed since another description, whose cases this counts too."""
+        found = dict[str, Dropped]()
+        for reason, one in self.dropped.items():
+            known = old.dropped.get(reason, Dropped(count=0))
+            if one.count > known.count:
+                cases = tuple(case for case in one.examples if case not in known.examples)
+                found[reason] = Dropped(count=one.count - known.count, examples=cases)
+        return found
+
     @property
     def type_start(self) -> list[int]:
         """Type ``t`` has the node numbers ``type_start[t]`` up to, not including, ``type_start[t + 1]``."""
@@ -311,15 +321,21 @@ class Losses:
         if len(examples) < EXAMPLES:
             examples.append(encodable(case[:200]))
 
-    def take(self, other: Losses) -> None:
-        """Count what others counted."""
-        for reason, count in other.counts.items():
-            self.counts[reason] += count
-            self.examples.setdefault(reason, []).extend(other.examples[reason])
+    def take(self, report: Mapping[str, Mapping[str, Any]]) -> None:
+        """Count what another's ``report`` has."""
+        for reason, one in report.items():
+            self.counts[reason] += one["count"]
+            cases = dict.fromkeys((*self.examples.get(reason, ()), *one["examples"]))
+            self.examples[reason] = [*cases][:EXAMPLES]
 
     def report(self) -> dict[str, dict[str, Any]]:
         """The counts and examples by reason, each as a ``Dropped``."""
         return {reason: {"count": count, "examples": self.examples[reason]} for reason, count in self.counts.items()}
+
+    @property
+    def dropped(self) -> dict[str, Dropped]:
+        """The same, as what a description has."""
+        return {reason: Dropped.model_validate(one) for reason, one in self.report().items()}
 
 
 def refuse_unbounded(value: Any, memory: int, place: str) -> None:

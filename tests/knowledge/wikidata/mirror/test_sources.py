@@ -167,7 +167,7 @@ def say(line):
 if int(most):
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(most), int(most)))
 try:
-    build_mirror([Path(one) for one in sources], Path(out), progress=say, piece=20_000,
+    build_mirror([Path(one) for one in sources], Path(out), progress=say, piece=9_000,
         chosen=parse_chosen(["P31/P279*=Q5"], ["external-ids"], []) if chosen else None)
 except UsageError as error:
     sys.exit(str(error))
@@ -202,7 +202,7 @@ def test_a_build_that_is_ended_goes_on_where_it_was(tmp_path, many, form, chosen
     def build(out: str) -> list[str]:
         told: list[str] = []
         some = parse_chosen(["P31/P279*=Q5"], ["external-ids"], []) if chosen else None
-        build_mirror([*map(Path, sources)], tmp_path / out, progress=told.append, piece=20_000, chosen=some)
+        build_mirror([*map(Path, sources)], tmp_path / out, progress=told.append, piece=9_000, chosen=some)
         return told
 
     build("whole")

@@ -65,7 +65,7 @@ def test_waiting_for_a_turn_is_not_counted_as_the_querys_time(mini):
 @pytest.mark.parametrize("form", ["json", "csv", "xml", "tsv"])
 def test_a_result_is_stopped_while_it_is_written(one, form):
     began = time.monotonic()
-    error = failing_in(one, form)
+    error = failing(one, LARGE, form=form, most_bytes=1 << 20)
     assert error.reason == "size"
     assert "add a LIMIT" in str(error)
     assert time.monotonic() - began < 20
@@ -85,12 +85,6 @@ def test_a_child_that_ended_itself_after_its_time_is_told_as_that(one):
         (child,) = one._busy
         os.kill(child._process.pid, signal.SIGALRM)
         assert heavy.result().reason == "timeout"
-
-
-def failing_in(pool: QueryPool, form) -> QueryError:
-    with pytest.raises(QueryError) as caught:
-        pool.query(LARGE, form, most_bytes=1 << 20)
-    return caught.value
 
 
 def test_triples_are_stopped_too_and_whole_ones_are_a_table(one):

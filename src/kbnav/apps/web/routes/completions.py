@@ -70,17 +70,11 @@ class Asked(BaseModel):
     tools: list[Any] | None = None
 
 
-class StreamOptions(BaseModel):
-    """How a stream ends."""
-
-    include_usage: bool = False
-
-
 class Conversation(Asked):
     """A request for a completion."""
 
     messages: list[Message] = Field(min_length=1, max_length=1000)
-    stream_options: StreamOptions | None = None
+    stream_options: dict[str, Any] | None = None
     n: int | None = None
     functions: list[Any] | None = None
     response_format: dict[str, Any] | None = None
@@ -114,7 +108,7 @@ async def completions(asked: Conversation, request: Request, parts: ChatOf, visi
     """
     run = await asyncio.to_thread(_ask, asked, asked.messages, (), parts, visitor.owner)
     if asked.stream:
-        usage = bool(asked.stream_options and asked.stream_options.include_usage)
+        usage = bool((asked.stream_options or {}).get("include_usage"))
         return sse(_stream(asked.model, run, parts, usage))
     answer = await finished(parts.queue, run, request)
     message = {"role": "assistant", "content": await asyncio.to_thread(_markdown, answer, parts), "refusal": None}

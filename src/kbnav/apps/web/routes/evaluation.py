@@ -35,8 +35,6 @@ async def _who(request: Request) -> str:
 
 
 WhoOf = Annotated[str, Depends(_who)]
-
-
 FormOf = Annotated[Mapping[str, list[str]], Depends(form_of)]
 
 

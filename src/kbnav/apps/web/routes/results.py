@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.console import answer_table, evidence_data, property_name
 from kbnav.apps.web.answers import PAGE, query_data, result_data
-from kbnav.apps.web.downloads import MEDIA, Form, attachment, download
+from kbnav.apps.web.downloads import MEDIA, Form, Known, attachment, download
 from kbnav.apps.web.results import Result, Row, cell_data, matching, sorted_rows, table_result
 from kbnav.apps.web.routes.common import (
     REFUSALS,
@@ -36,7 +36,7 @@ from kbnav.errors import KbnavError, QueryTimeout, Stopped, StopRun
 from kbnav.knowledge.base import Entity
 from kbnav.knowledge.evidence import MOST_ROWS, Provenance, provenance
 from kbnav.knowledge.skb.rdf import local_name
-from kbnav.knowledge.sparql.remarks import Measure, measures
+from kbnav.knowledge.sparql.remarks import Measure, Measures, measures
 from kbnav.knowledge.sparql.verbalization import comment_labels
 from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, STANDARD_PREFIXES, vocabulary_of
 from kbnav.sessions.evidence import explained, run_evidence
@@ -50,11 +50,11 @@ LONGEST_QUERY = 50_000
 MOST_NAMES = 12
 LABEL_SECONDS = 5.0
 """Longest wait for what only helps: labels of rows, names to complete."""
-FILE_LABEL_SECONDS = 20.0
-"""Longest for which labels are looked up while a file is written."""
+FILE_SECONDS = 20.0
+"""Longest for which labels and units are looked up while a file is written."""
 MOST_NAMED = 1_000
 """Things whose labels are looked up before rows are sorted or searched, of ten times so many rows."""
-DATE_SECONDS = 15.0
+MEASURE_SECONDS = 15.0
 SORT_SECONDS = 60.0
 READ_SECONDS = 30.0
 """Seconds for which a client may read nothing of a download."""
@@ -66,7 +66,7 @@ Title = Annotated[str, Query(max_length=200, description="What the file is calle
 Exact = Annotated[bool, Query(description="CSV and TSV as SPARQL has them; what looks like a formula is left so.")]
 Column = Annotated[str, Query(max_length=200, description="Name of the column to sort by; empty: as it came.")]
 Numbers = Annotated[list[int], Query(max_length=MOST_ROWS, description="Numbers of the rows, from 0 on.")]
-DateNumbers = Annotated[list[int], Query(max_length=100, description="Numbers of the rows, from 0 on.")]
+PageNumbers = Annotated[list[int], Query(max_length=100, description="Numbers of the rows, from 0 on.")]
 Text = Annotated[str, Query(min_length=1, max_length=200)]
 EntityKind = Annotated[Literal["any", "item", "property"], Query()]
 Ids = Annotated[list[str], Query(max_length=50)]
@@ -287,28 +287,19 @@ def _add_routes(prefix: str, result: Callable[..., Any]) -> None:
         found = await look_up(request, parts, reader_of(request), served, look, seconds)
         return await asyncio.to_thread(_evidence_data, parts, served, found or Provenance(), table)
 
-    @router.get(f"{prefix}/dates")
-    async def dates(
-        row: DateNumbers, request: Request, parts: ChatOf, stored: Stored = dependency
-    ) -> list[dict[str, int]]:
-        """For each row, the precision of its dates by their text: 11 is a day, 10 a month, 9 a year."""
+    @router.get(f"{prefix}/measures")
+    async def measured(
+        row: PageNumbers, request: Request, parts: ChatOf, stored: Stored = dependency
+    ) -> list[list[Measure | None]]:
+        """For each row, of each cell the unit of an amount and the precision of a date: 11 is a day, 9 a year."""
         head, result = stored
         served = parts.service.kb(head.kb)
-        if kb_kind(served.kb) != "wikibase":
-            return [{} for _ in row]
-        run = await asyncio.to_thread(parts.store.run, head.id)
-        query = str(head.document.get("query") or ((run and run.answer) or {}).get("query") or "")
+        if not (query := await asyncio.to_thread(_query_of, parts, served, head)):
+            return []
         chosen = await asyncio.to_thread(result.at, [number for number in row if 0 <= number < result.count])
-        look = partial(measures, query, result.head, chosen, served.kb.execute_query, vocabulary_of(served.kb))
-        measured = await look_up(request, parts, reader_of(request), served, look, DATE_SECONDS)
-        return [
-            {
-                cell.value.removesuffix("T00:00:00Z"): precision
-                for place, cell in enumerate(row)
-                if cell and (precision := measured.get((row, place), Measure()).precision) is not None
-            }
-            for row in chosen
-        ]
+        look = partial(_measures, served, stored, query, chosen)
+        found = await look_up(request, parts, reader_of(request), served, look, MEASURE_SECONDS)
+        return [[found.get((row, place)) for place in range(len(row))] for row in chosen]
 
     @router.get(f"{prefix}/{{form}}", responses=_FILES)  # last: it takes any name
     async def file(
@@ -317,10 +308,12 @@ def _add_routes(prefix: str, result: Callable[..., Any]) -> None:
     ) -> Response:  # fmt: skip
         """The whole result as a file: CSV, TSV, SPARQL JSON results (a ranking as a list of its nodes) or Excel.
 
-        CSV and Excel have labels and ids. ``nt`` is N-Triples, of what CONSTRUCT or DESCRIBE gave.
+        CSV and Excel have labels, ids and units. ``nt`` is N-Triples, of what CONSTRUCT or DESCRIBE gave.
         """
         turn = parts.service.downloads.turn(reader_of(request), "", gone=request.is_disconnected)
-        content = download(stored[1], form, exact=exact, labels=_file_labels(parts, stored))
+        served = parts.service.kb(stored[0].kb)
+        query = await asyncio.to_thread(_query_of, parts, served, stored[0])
+        content = download(stored[1], form, exact=exact, known=_known_of(served, stored, query))
         headers = {"Content-Disposition": attachment(title, form)}
         return Download(content, turn, media_type=MEDIA[form], headers=headers)
 
@@ -339,7 +332,7 @@ def _sorted(
     ids = missing_labels(rows if find else [row[at : at + 1] for row in rows], table.head)
     if few := 0 < len(ids) <= MOST_NAMED:
         served, labels = parts.service.kb(head.kb), parts.store.results.labels(head.id)
-        missing, end = [one for one in ids if one not in labels], time.monotonic() + FILE_LABEL_SECONDS
+        missing, end = [one for one in ids if one not in labels], time.monotonic() + FILE_SECONDS
         with suppress(KbnavError), served.breaker.watching():
             while missing and time.monotonic() < end:
                 batch, missing = missing[:50], missing[50:]
@@ -354,19 +347,33 @@ def _sorted(
     return some, table.at(some), len(numbers)
 
 
-def _file_labels(parts: ChatParts, stored: Stored) -> Callable[[Sequence[Row]], Mapping[str, str]]:
-    """Looks labels up that a file lacks; a knowledge base that is slow or fails leaves ids without."""
-    about, head = stored[0], stored[1].head
-    served = parts.service.kb(about.kb)
-    end = time.monotonic() + FILE_LABEL_SECONDS
+def _query_of(parts: ChatParts, served: Served, head: StoredResult) -> str:
+    """The query of a result, typed or an answer's, whose cells a Wikibase knows more of; empty for other results."""
+    if kb_kind(served.kb) != "wikibase":
+        return ""
+    run = parts.store.run(head.id)
+    return str(head.document.get("query") or ((run and run.answer) or {}).get("query") or "")
 
-    def labels(rows: Sequence[Row]) -> Mapping[str, str]:
-        if (ids := missing_labels(rows, head)) and time.monotonic() < end:
+
+def _measures(served: Served, stored: Stored, query: str, rows: Sequence[Row]) -> Measures:
+    """Units and precisions of cells of some rows."""
+    ask = partial(served.kb.execute_query, language=stored[0].language)
+    return measures(query, stored[1].head, rows, ask, vocabulary_of(served.kb))
+
+
+def _known_of(served: Served, stored: Stored, query: str) -> Known:
+    """Look up what a file's rows lack; a knowledge base that is slow or fails leaves it without."""
+    (about, table), end = stored, time.monotonic() + FILE_SECONDS
+
+    def known(rows: Sequence[Row]) -> tuple[Mapping[str, str], Measures]:
+        ids = missing_labels(rows, table.head)
+        if time.monotonic() < end and (ids or query):
             with suppress(KbnavError), served.breaker.watching():
-                return served.kb.labels(ids, language=about.language)
-        return {}
+                labels = served.kb.labels(ids, language=about.language) if ids else {}
+                return labels, _measures(served, stored, query, rows) if query else {}
+        return {}, {}
 
-    return labels
+    return known
 
 
 def _look_for_evidence(

@@ -15,6 +15,7 @@ const offered = JSON.parse(document.body.dataset.offered);
 const runs = document.getElementById("runs");
 const TYPES = 10; // of things that are named
 const ANY = "SELECT ?thing ?property ?value WHERE {\n  ?thing ?property ?value .\n}\nLIMIT 20";
+const ID = /^\s*[PQ]\d+\s*$/i;
 const SPARQL = new RegExp(offered.sparql, "i");
 const views = () => Promise.all([import("./run.js"), import("./query.js")]); // what the first screen does not need
 const say = (text) => { document.getElementById("status").textContent = text; };
@@ -201,15 +202,24 @@ class Chat {
     this.showQuery(query, more);
   }
 
-  /** A query above its result: `found` is what it gave; `now` runs it. With a `title` it is closed, below; `of` is the question whose query was changed, `from` its address. */
-  async showQuery(query, { now = false, kb = this.kb.value, found, title, of, from } = {}) {
+  /** The page of a query for all that is stated of an entity whose id was typed; nothing where there is no such. */
+  async describe(id) {
+    this.send.disabled = true;
+    const found = await call(`/api/entities/${encodeURIComponent(this.base.key)}/${id}?language=${language}`).catch(() => null);
+    this.send.disabled = false;
+    if (found) this.write(`SELECT ?property ?value WHERE {\n  wd:${found.id} ?claim ?value .\n  ?property wikibase:directClaim ?claim .\n}`, { now: true, title: `${found.label} (${found.id})`, about: found.about });
+    return Boolean(found);
+  }
+
+  /** A query above its result: `found` is what it gave; `now` runs it. With a `title` it is closed, below; `of` is the question whose query was changed, `from` its address; `about` says more of what it is titled. */
+  async showQuery(query, { now = false, kb = this.kb.value, found, title, of, from, about } = {}) {
     const turn = this.opened;
-    const [, { QueryView }] = await views();
+    const [, { QueryView, titleOf }] = await views();
     if (turn !== this.opened) return;
     const view = new QueryView({ kb, question: "" }, { query: "", query_labelled: "", link: "", language }, offered, { title, of, from });
     view.editor.value = query;
     const base = offered.kbs.find((one) => one.key === kb);
-    const hint = of ? h("p", { class: "soft", dir: "auto" }, t("query.of", { question: "" }), from ? h("a", { href: from }, of) : of) : !query && h("p", { class: "soft" }, base?.name === "Wikidata" ? t("query.hint_wikidata") : t("query.hint"));
+    const hint = of ? h("p", { class: "soft", dir: "auto" }, t("query.of", { question: "" }), from ? h("a", { href: from }, of) : of) : about ? h("p", { dir: "auto" }, about) : !query && h("p", { class: "soft hint" }, base?.name === "Wikidata" ? t("query.hint_wikidata") : t("query.hint"));
     if (!query && base) examplesOf(base).then((known) => {
       const own = known.filter((one) => one.query);
       const some = own.length ? own : [{ query: ANY, text: t("query.any") }];
@@ -219,8 +229,9 @@ class Chat {
         view.ask();
       })));
     });
-    const element = h("section", { class: "run typed", "data-kb": kb, "aria-label": title ?? t("query.label") }, heading(title ?? t("query.label")), hint, view.element);
-    document.title = title ?? t("query.label");
+    const called = title ?? (titleOf(query) || t("query.label"));
+    const element = h("section", { class: "run typed", "data-kb": kb, "aria-label": called }, heading(called), hint, view.element);
+    document.title = called;
     this.query = view;
     this.invite();
     runs.append(element);
@@ -302,6 +313,7 @@ class Chat {
       this.write(question, { now: true });
       return this.empty(question);
     }
+    if (ID.test(question) && this.base.name === "Wikidata" && !choice.system && await this.describe(question.trim().toUpperCase())) return this.empty(question);
     const plain = (text) => text.toLowerCase().replace(/[\s.?!]+$/, "").trim();
     const shown = this.examples.kb === this.kb.value && !choice.system ? this.examples.found : [];
     const example = shown.find((one) => one.query && plain(one.text) === plain(question));

@@ -28,7 +28,7 @@ function onlyYears(values) {
 
 function cell(value, yearOnly, open) {
   if (value === null) return h("td", { class: "none" }, "–");
-  if (value.kind === "number") return h("td", { class: "number" }, h("span", { title: value.text }, grouped(value.text)));
+  if (value.kind === "number") return h("td", { class: "number" }, h("span", { title: value.text }, grouped(value.text)), value.unit && h("small", { class: "unit", dir: "auto" }, `\u00a0${value.unit}`));
   if (value.kind === "date") return h("td", { class: "date" }, h("span", { title: value.text }, dated(value.text, yearOnly, value.precision)));
   if (value.kind === "point" && located(value)) return h("td", { class: "point" }, h("span", { title: value.text, dir: "ltr" }, located(value)));
   if (value.kind === "unknown") return h("td", {}, h("em", { title: t("cell.not_known") }, t("cell.unknown")));
@@ -69,12 +69,12 @@ export function fileName(href) {
   }
 }
 
-/** A text that is nothing but numbers, dates and points, or has these behind names, each as a cell has it; a date that may stand for a month or a year stays. */
-export function readable(text) {
+/** A text that is nothing but numbers, dates and points, or has these behind names, each as a cell has it, of its `units` too; a date that may stand for a month or a year stays. */
+export function readable(text, units = new Map()) {
   const [, list, rest] = /^(.*?)( … \(\+\d+\))?$/s.exec(text);
-  const one = (part) => /^-?\d+(?:\.\d+)?$/.test(part) ? grouped(part) : /-\d\d-(?!01)\d\d$/.test(part) && DATE.test(part) ? dated(part) : located({ text: part }) || null;
+  const one = (part) => /^-?\d+(?:\.\d+)?$/.test(part) ? [grouped(part), ...(units.has(part) ? [units.get(part)] : [])].join("\u00a0") : /-\d\d-(?!01)\d\d$/.test(part) && DATE.test(part) ? dated(part) : located({ text: part }) || null;
   const shown = list.split(", ").map(one);
-  if (shown.includes(null)) return text.replace(/(?<=: )[^;]+(?=; |$)/g, (part) => one(part) ?? part);
+  if (shown.includes(null)) return text.replace(/(?<=: )[^;]+(?=; |$)|(?<= \()[^()]+(?=\)$)/g, (part) => one(part) ?? part);
   return shown.join(language === "zh" ? "、" : "; ") + (rest ?? "");
 }
 
@@ -87,9 +87,9 @@ function grouped(text) {
   return `${sign === "-" ? "−" : ""}${whole.length > 4 ? BigInt(whole).toLocaleString(language) : whole}${rest ? point + rest : ""}`;
 }
 
-/** Whether a value is a date that may stand for a month, a year or more. */
-export function imprecise(value) {
-  return value?.kind === "date" && value.text.endsWith("-01");
+/** Whether a value is a number, which may have a unit, or a date that may stand for a month, a year or more. */
+export function measurable(value) {
+  return value?.kind === "number" || (value?.kind === "date" && value.text.endsWith("-01"));
 }
 
 const YEARS = { 8: 10, 7: 100, 6: 1000 }; // of Wikidata's precisions that span some

@@ -15,6 +15,9 @@ import { language, t } from "./text.js";
 
 const SERVICE = "https://query.wikidata.org/";
 
+/** What a query is called by its comment, as at the Wikidata Query Service; "" where it has none. */
+export const titleOf = (query) => /^[ \t]*#[ \t]*title:[ \t]*(\S.*?)\s*$/im.exec(query)?.[1] ?? "";
+
 /** That a column called as a label has none, where a query neither fills it nor has the service that does. */
 function unnamed(columns, query) {
   const empty = (name) => /.Label$/.test(name) && query.split(new RegExp(`\\?${name}\\b`)).length === 2;
@@ -27,6 +30,7 @@ export class QueryView {
     Object.assign(this, { run, answer, offered, title, of, from, first: laidOut(answer.query), base: offered.kbs.find((one) => one.key === run.kb) });
     const shared = Boolean(offered.share);
     this.typed = !answer.query;
+    if (this.typed && this.base?.name === "Wikidata") answer.link ||= SERVICE;
     this.seconds = this.base?.seconds;
     this.inWords = h("div", { class: "query-words", dir: "auto" });
     this.before = h("p", { class: "soft", hidden: true }, t("query.before"));
@@ -40,14 +44,14 @@ export class QueryView {
     this.told = h("span", { class: "soft", role: "status" });
     this.shown = h("div", { onthings: ({ detail }) => this.label(detail) });
     this.asks = this.typed ? h("details", { class: "asks" }, h("summary", {}, t("query.asks")), this.before, this.inWords, this.meaning) : h("div", {}, this.before, this.inWords, this.meaning);
-    this.live = h("span", { class: "soft", hidden: true }, t("query.live"));
+    this.live = h("p", { class: "soft", hidden: true }, t("query.live"));
     const link = () => `${location.origin}/#${new URLSearchParams({ query: this.editor.value, ...(offered.kbs.length > 1 && { kb: run.kb }), ...(kept("view") && { view: kept("view") }) })}`;
     this.link = this.typed && copyButton(t("copy.link"), link);
     this.copy = copyButton(t("copy.query"), () => this.editor.value);
     this.code = menu(t("query.code"), "code", [], { onclick: () => this.offerCode() });
-    const actions = h("div", { class: "tools" }, !shared && [this.button, this.stop, this.original], this.copy, !title && this.link, this.code, this.address, this.live, this.told);
+    const actions = h("div", { class: "tools" }, !shared && [this.button, this.stop, this.original], this.copy, !title && this.link, this.code, this.address, this.told);
     this.details = h("details", { class: "sparql", ontoggle: () => this.details.open && this.opened() }, h("summary", {}, t("query.show")),
-      this.typed ? [this.editor.element, actions, this.problem, this.asks, !title && this.shown] : [this.asks, this.editor.element, actions, this.problem, this.shown]);
+      this.typed ? [this.editor.element, actions, this.problem, !title && this.shown, this.asks] : [this.asks, this.editor.element, actions, this.problem, this.shown], this.live);
     this.details.open = this.typed && !title;
     this.element = title ? h("div", { class: "titled" }, this.shown, this.details) : this.details;
     this.explain(answer);
@@ -81,9 +85,9 @@ export class QueryView {
     this.before.hidden = query === this.explained; // or it would tell of another query
     this.original.hidden = this.typed || query === this.first;
     for (const button of [this.copy, this.link]) if (button) button.hidden = !query.trim();
-    this.address.hidden = !page;
+    this.address.hidden = !page || !query.trim();
     this.code.hidden = !page.startsWith(SERVICE);
-    this.live.hidden = !page || !this.base?.entities;
+    this.live.hidden = this.address.hidden || !this.base?.entities;
     if (page) this.address.href = `${page}#${encodeURIComponent(this.named?.(query) ?? query)}`;
   }
 
@@ -118,19 +122,23 @@ export class QueryView {
     this.ran = query;
     keep("query", query);
     if (this.offered.kbs.length > 1) keep("kb", this.run.kb);
-    document.dispatchEvent(new CustomEvent("ran", { detail: { query, kb: this.run.kb, title: this.title, of: this.of, from: this.from, name: this.name, words: withoutBrackets(inWords(found.query_words)) } }));
+    document.dispatchEvent(new CustomEvent("ran", { detail: { query, kb: this.run.kb, title: this.title, of: this.of, from: this.from, name: this.name ?? (titleOf(query) || undefined), words: withoutBrackets(inWords(found.query_words)) } }));
     this.name = undefined;
     this.explain(found);
-    this.answer.link ||= found.link;
+    this.answer.link = found.link || this.answer.link;
+    const heading = this.element.closest(".typed")?.querySelector(".question");
+    if (heading?.isConnected && !this.title) document.title = heading.textContent = titleOf(query) || t("query.label");
     this.changed();
     const shown = new ResultView(result, `/api/results/${encodeURIComponent(result.id)}`, t("query.label"), { query: this.editor.value, labelled: found.query_labelled, ranked: this.base?.name === "Wikidata", key: "view" });
     const hints = unnamed(result.columns, query).map((hint) => h("p", {}, hint));
-    this.shown.replaceChildren(absent(result.absence, { written: true }), hints.length ? warning(hints) : "", origin(this.base) || "", shown.element, h("div", { class: "foot" }, shown.files, this.title && this.link));
+    this.shown.replaceChildren(absent(result.absence, { written: true, words: result.rows ? "" : inWords(found.query_words) }), hints.length ? warning(hints) : "", shown.element, h("div", { class: "foot" }, shown.files, this.title && this.link), origin(this.base) || "");
   }
 
   fail(error) {
     const [why, ...place] = error.message.split("\n");
-    this.problem.replaceChildren(language !== "en" && error.line ? `${t("query.english")} ` : "", h("span", { lang: "en" }, why), place.length ? h("pre", { tabindex: 0 }, place.join("\n")) : "");
+    const service = this.answer.link?.startsWith(SERVICE) && /\bSERVICE\b/.test(why);
+    this.problem.replaceChildren(language !== "en" && error.line ? `${t("query.english")} ` : "", h("span", { lang: "en" }, why), place.length ? h("pre", { tabindex: 0 }, place.join("\n")) : "",
+      service ? h("p", {}, t("query.elsewhere"), " ", h("a", { href: this.address.href, target: "_blank", rel: "noopener noreferrer" }, t("query.out"))) : "");
     this.problem.hidden = false;
     this.details.open = true;
     if (error.line) this.editor.mark(error.line, error.column);
@@ -141,7 +149,7 @@ export class QueryView {
     if (this.button.disabled || this.offered.share) return;
     this.button.disabled = true;
     this.stop.hidden = false;
-    this.problem.hidden = true;
+    this.changed();
     const name = freshName();
     this.path = `/api/queries/${name}`;
     const ticking = this.clock();

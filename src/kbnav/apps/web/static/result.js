@@ -1,7 +1,7 @@
 // A result: its rows a page at a time, sorted and searched by the server, its downloads, and the pictures that it allows.
 
 import { keep, kept } from "./address.js";
-import { columnName, imprecise, showCells } from "./cells.js";
+import { columnName, measurable, showCells } from "./cells.js";
 import { call } from "./client.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
@@ -32,6 +32,7 @@ export class ResultView {
     this.drawn = h("div", { hidden: true });
     this.table = h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": t("rows.region") }, table);
     this.element = h("div", { class: result.rows === 1 && result.columns.length === 1 ? "result single" : "result" }, this.head(), this.table, this.drawn, this.problem, result.cut && h("p", { class: "soft" }, result.cut), this.pages = this.pager());
+    this.table.hidden = !result.rows;
     this.table.style.minHeight = `${2.2 * Math.min(result.rows + 1, PAGE)}rem`; // until they are there
     this.load();
   }
@@ -40,13 +41,13 @@ export class ResultView {
   head() {
     this.where = h("span", { class: "where", role: "status" });
     this.find = this.result.rows >= SEARCHED && this.search();
-    return h("div", { class: "line", role: "group", "aria-label": t("rows.label") }, this.tabs, this.where, this.find);
+    return h("div", { class: "line", hidden: this.result.rows === 1, role: "group", "aria-label": t("rows.label") }, this.tabs, this.where, this.find);
   }
 
   /** The rows as they are shown, a line each, entities with their ids, and how many more there are; a yes or no stands above. */
   get text() {
     if (this.result.columns.join() === "boolean") return "";
-    const said = ({ firstChild, children: [, id] }) => `${firstChild.textContent}${id ? ` (${id.textContent.trim()})` : ""}`;
+    const said = ({ firstChild, children: [, id] }) => `${firstChild.textContent}${id?.matches(".unit") ? id.textContent : id ? ` (${id.textContent.trim()})` : ""}`;
     const lines = [...this.body.querySelectorAll(":scope > tr:not(.evidence)")].map((row) => [...row.querySelectorAll("td:not(.because)")].map(said).join(" · "));
     return [...lines, this.result.rows > PAGE && `… ${this.shown()}`].filter(Boolean).join("\n");
   }
@@ -88,6 +89,7 @@ export class ResultView {
     if (single) return this.element.dispatchEvent(new CustomEvent("single", { bubbles: true, detail: single.text }));
     const views = viewsOf(this.kinds, this.result, rows);
     if (views.length < 2) return undefined;
+    this.element.firstChild.hidden = false;
     this.tabs.replaceChildren(...views.map((view) => h("button", { type: "button", "data-view": view, onclick: () => this.choose(view) }, t(`view.${view}`))));
     const usual = this.result.rows === 1 && this.kinds.join() === "point" ? "map" : "table"; // where something is
     return this.choose(wanted.find((view) => views.includes(view)) ?? usual, true);
@@ -123,7 +125,7 @@ export class ResultView {
       this.element.dispatchEvent(new CustomEvent("things", { bubbles: true, detail: this.result.columns.filter((_, place) => page.rows.some((row) => row[place]?.id)) }));
       this.state.total = page.total;
       this.problem.hidden = true;
-      this.date(page, turn).then(() => this.rank(page, turn)).catch(() => {});
+      this.measure(page, turn).then(() => this.rank(page, turn)).catch(() => {});
     } catch (error) {
       this.problem.textContent = error.message;
       this.problem.hidden = false;
@@ -139,17 +141,21 @@ export class ResultView {
     }));
   }
 
-  /** The first of a month or of a year may stand for the whole: what is stated of it says how precise it is. */
-  async date(page, turn) {
-    const rows = page.numbers.filter((_, place) => page.rows[place].some(imprecise));
-    if (!rows.length) return;
-    const query = new URLSearchParams(rows.map((row) => ["row", row]));
-    const found = await call(`${this.base}/dates?${query}`).catch(() => null);
-    if (!found || turn !== this.asked) return;
-    rows.forEach((row, at) => page.rows[page.numbers.indexOf(row)].forEach((value) => {
-      if (imprecise(value)) value.precision = found[at]?.[value.text] ?? value.precision;
+  /** What is stated of numbers and dates says the unit, and whether the first of a month or of a year stands for the whole. */
+  async measure(page, turn) {
+    const places = this.result.ranking ? [] : page.rows.flatMap((row, place) => (row.some(measurable) ? [place] : []));
+    if (!places.length) return;
+    const query = new URLSearchParams(places.map((place) => ["row", page.numbers[place]]));
+    const found = await call(`${this.base}/measures?${query}`).catch(() => []);
+    if (turn !== this.asked) return;
+    found.forEach((measures, at) => measures.forEach((one, column) => {
+      const value = page.rows[places[at]][column];
+      if (one) Object.assign(value, { unit: one.unit, precision: one.precision ?? value.precision });
     }));
-    if (!this.body.querySelector(".evidence")) this.show(page);
+    const units = new Map(page.rows.flat().flatMap((one) => (one?.unit ? [[one.text, one.unit]] : [])));
+    if (units.size) this.element.dispatchEvent(new CustomEvent("measured", { bubbles: true, detail: units }));
+    const lines = this.body.querySelectorAll(":scope > tr:not(.evidence)");
+    showCells(page.rows, this.open).forEach((cells, row) => cells.forEach((cell, place) => measurable(page.rows[row][place]) && lines[row].children[place].replaceWith(cell)));
   }
 
   /** Beside a few rows of the newest answer, not of a shared one, how many other values are stated of lower rank. */
@@ -224,7 +230,8 @@ function evidenceButton(base, number, width) {
     try {
       const [found, { statements }] = await Promise.all([call(`${base}?${new URLSearchParams({ row: number })}`), import("./evidence.js")]);
       const shown = new Set([...row.parentElement.querySelectorAll("tr:not(.evidence) a[data-entity]")].map((one) => one.dataset.entity));
-      told.replaceChildren(...statements(found, shown));
+      const units = new Map([...row.querySelectorAll(".unit")].map((one) => [one.previousSibling.title, one.textContent]));
+      told.replaceChildren(...statements(found, shown, units));
     } catch (error) {
       told.replaceChildren(h("span", { class: "problem" }, error.message));
     }

@@ -28,7 +28,7 @@ export class RunView {
     this.steps = new Steps();
     this.awaited = new Awaited(thinking(run, offered), run.now - Date.now() / 1000);
     this.words = h("div", { class: "words" });
-    this.found = h("div", { class: "found", onsingle: ({ detail }) => this.once(detail), onthings: ({ detail }) => this.query?.label(detail) });
+    this.found = h("div", { class: "found", onsingle: ({ detail }) => this.once(detail), onmeasured: ({ detail }) => this.measured(detail), onthings: ({ detail }) => this.query?.label(detail) });
     this.answer = h("div", { class: "answer" }, this.words, this.awaited.element, this.steps.element, this.found);
     this.element = h("section", { class: "run", id: run.id, "data-kb": run.kb, "aria-label": run.question, "aria-busy": "true" },
       heading(run.question),
@@ -55,6 +55,13 @@ export class RunView {
       words.className = "soft";
       this.found.prepend(words);
     }
+  }
+
+  /** Numbers in the answer's words have their units. */
+  measured(units) {
+    const words = this.element.querySelector(".answer .text");
+    this.units = units;
+    if (words) words.textContent = readable(words.dataset.said, units);
   }
 
   /** What a screen reader is told of an event. */
@@ -131,8 +138,8 @@ export class RunView {
     const result = answer.result && new ResultView(answer.result, base, this.run.question, { query: answer.query, labelled: answer.query_labelled, absence: answer.absence, rows: event.rows, ranked: served?.name === "Wikidata", key: this.offered.share ? "view" : this.run.id });
     this.found.replaceChildren(
       understood(answer.understood, this.ask, inWords(answer.query_words)),
-      origin(result || (unfound && !nothing) ? served : undefined, result || !nothing ? this.made(answer) : []) || "",
       result?.element ?? "",
+      origin(result || (unfound && !nothing) ? served : undefined, result || !nothing ? this.made(answer) : []) || "",
       answer.status === "stopped" || none || (nothing && answer.note) ? "" : absent(answer.absence, { brief: answer.result?.columns.join() === "boolean" }),
       (nothing && this.holds?.()) || "",
       this.foot(answer, result),
@@ -160,7 +167,7 @@ export class RunView {
 
   /** The answer to copy with its rows and its query's address, a link to share, files, the question again; of a shared answer only what can be taken along. */
   foot({ text, link }, result) {
-    const copy = text && copyButton(t("copy.answer"), () => [readable(text), result?.text, link].filter(Boolean).join("\n"));
+    const copy = text && copyButton(t("copy.answer"), () => [readable(text, this.units), result?.text, link].filter(Boolean).join("\n"));
     if (this.offered.share) return h("div", { class: "foot" }, copy, result?.files);
     return h("div", { class: "foot" }, copy, this.sharing(), result?.files,
       menu(t("again.menu"), "more", againButtons(this.run, this.offered)));

@@ -8,6 +8,9 @@ import { t } from "./text.js";
 const MOST = 2000; // rows of a picture
 const PART = 500; // rows that are fetched at once
 const STATED = 20; // rows whose statements are drawn
+const OUTLYING = 0.05; // of places, which may lie outside the map at first
+const APART = 3; // times as far from the middle as the others
+const CROWD = 5; // places of which there may be outlying ones
 const FEW = 60; // places that need no clusters but where they lie on each other
 const SIDES = [["right", 9, 0], ["left", -9, 0], ["top", 0, -9], ["bottom", 0, 9], ["right", 7, -10], ["right", 7, 10], ["left", -7, -10], ["left", -7, 10]]; // of a place, where its name may stand, and how far from it
 const LETTERS = 12; // pixels of a graph's letters
@@ -145,10 +148,31 @@ async function drawMap({ columns, rows, kinds }, box) {
   const uncrowded = () => uncrowd(box, marks);
   marks.on("animationend", uncrowded);
   map.on("zoomend moveend", uncrowded);
-  map.fitBounds(marks.getBounds().pad(0.1), { maxZoom: 6, animate: false });
+  const points = marks.getLayers().map((mark) => mark.getLatLng());
+  const fit = (some) => map.fitBounds(L.latLngBounds(some).pad(0.1), { maxZoom: 6, animate: false });
+  const near = bulk(points);
+  fit(near);
+  const outside = near === points ? 0 : points.filter((one) => !map.getBounds().contains(one)).length;
+  const all = () => {
+    fit(points);
+    whole.remove();
+    box.focus();
+  };
+  const whole = h("p", { class: "tools zoom" }, h("button", { type: "button", onclick: all }, t("map.far", { n: outside })));
+  if (outside) box.before(whole);
   uncrowded();
   const drawn = marks.getLayers().map((mark) => `${mark.options.title} ${mark.getLatLng()}`);
   return [t("map.label", { n: new Set(drawn).size }), leftOut(rows, drawn)].filter(Boolean).join(" · ");
+}
+
+/** Places without the few that lie so far off that the others would be small; all where there are few, or that changes little. */
+function bulk(points) {
+  const middle = (axis) => points.map((one) => one[axis]).sort((one, other) => one - other)[points.length >> 1];
+  const [lat, lng] = [middle("lat"), middle("lng")];
+  const off = (one) => Math.hypot(one.lat - lat, (one.lng - lng) * Math.cos((lat * Math.PI) / 180));
+  const sorted = [...points].sort((one, other) => off(one) - off(other));
+  const most = sorted.slice(0, -Math.max(1, Math.floor(points.length * OUTLYING)));
+  return most.length >= CROWD && off(sorted.at(-1)) > APART * off(most.at(-1)) ? most : points;
 }
 
 /** How many rows have nothing that can be drawn. */

@@ -96,8 +96,8 @@ class Recipe(Strict):
         source = self._source()
         if over and isinstance(source, TableSource):
             read = (one._source() for one in behind)
-            known = {kind: by for one in read if isinstance(one, TableSource) for kind, by in one.prefixes().items()}
-            source = replace(source, over=over, whole=whole, known=known)
+            tables = [table for one in read if isinstance(one, TableSource) for table in one.tables]
+            source = replace(source, over=over, whole=whole, behind=tables)
         return OfTypes(source, self.types) if self.types else source
 
     def _source(self) -> Source:

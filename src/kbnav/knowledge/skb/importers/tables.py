@@ -15,6 +15,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -219,14 +220,15 @@ class TableSource:
     """File for lines that cannot be read, with their reasons; None: such a line ends the build."""
     over: SKB | None = None
     """The SKB that is updated: where all values of a field are numbers, or dates, other cells cannot be read."""
-    known: Mapping[str, str] = field(default_factory=dict)
-    """Types of its nodes that came from tables, with the prefixes of their ids: edge columns may lead to these too."""
+    behind: Sequence[Table] = ()
+    """The tables that its nodes came from: edge columns may lead to these too, and theirs to nodes that come now."""
     whole: bool = False
     """Whether these are the files of its build, read again, and not records over it."""
     _read: dict[tuple[Table, str], dict[str, Column]] = field(default_factory=dict, init=False, repr=False)
 
     @property
-    def _tables(self) -> list[Table]:
+    def tables(self) -> list[Table]:
+        """The tables of nodes."""
         return [one if isinstance(one, Table) else Table(file=Origin.parse(one)) for one in self.node_files]
 
     @property
@@ -236,12 +238,12 @@ class TableSource:
     @property
     def description(self) -> str:
         """The files' names."""
-        return "records: " + ", ".join(one.file.name for one in (*self._tables, *self._links))
+        return "records: " + ", ".join(one.file.name for one in (*self.tables, *self._links))
 
     @property
     def fingerprint(self) -> str:
         """Of the files' names, sizes and times, or the rows of a database, and of the mapping."""
-        files = (*self._tables, *self._links)
+        files = (*self.tables, *self._links)
         return files_fingerprint(
             [file.path for one in files if not one.file.address for file in one.file.matching()],
             *(contents(one.file) for one in files if one.file.address),
@@ -257,9 +259,11 @@ class TableSource:
         prefixes, ends = self.prefixes(), self._ends()
         made: dict[tuple[str, str], None] = {}
         merged: dict[str, NodeRecord] = {}
+        shorter = dict(self.arrived[0])
         for table, record, repeated in self._taken(losses):
             node = table.node(record, self._columns_of(table, record))
-            node = node._replace(fields={**node.fields, **dict(self._dangling(table, record, prefixes, ends))})
+            lost = dict(self._dangling(table, record, prefixes, ends))
+            node = node._replace(fields={**shorter.pop(node.id, {}), **node.fields, **lost})
             if repeated and self.duplicates is Duplicates.merge:
                 merged[node.id] = _merged(merged[node.id], node) if node.id in merged else node
             else:
@@ -268,6 +272,7 @@ class TableSource:
                 if edge.type not in prefixes:
                     made.update(((edge.type, value), None) for value in table.values(record, edge))
         yield from merged.values()
+        yield from (NodeRecord(one, "", "", fields) for one, fields in shorter.items())
         for kind in dict.fromkeys(kind for kind, _ in made):
             if meant := did_you_mean(kind, prefixes):
                 losses.add("type of an edge column that no table has", kind + meant)
@@ -279,9 +284,8 @@ class TableSource:
 
     def edges(self, losses: Losses | None) -> Iterator[EdgeRecord]:
         """The edges of columns, then those of files of edges, whose further columns are named in ``losses``."""
-        prefixes = self.prefixes()
-        if any(table.edges for table in self._tables):
-            replaced = set[tuple[str, str]]()
+        prefixes, replaced = self.prefixes(), set[tuple[str, str]]()
+        if any(table.edges for table in self.tables):
             for table, record, _ in self._taken(None):
                 source, ends = table.id_of(record), dict[str, list[str]]()
                 for edge in table.edges if source else ():
@@ -293,6 +297,11 @@ class TableSource:
                         replaced.add((source, relation))  # by the first of several rows that are merged
                         yield from _replaced(self.over, source, relation, targets)
                     yield from (EdgeRecord(source, relation, target) for target in targets)
+        for one in self.arrived[1]:
+            if (one.source, one.relation) not in replaced:
+                if losses is not None:
+                    losses.add("edge of a value that is now an id", f"{one.source} {one.relation} {one.target}")
+                yield one
         for given in self._links:
             for kind in {given.source_type, given.target_type} - {"", *prefixes}:
                 raise UsageError(f"{given.file}: no table has the type {kind!r}{did_you_mean(kind, prefixes)}")
@@ -305,13 +314,40 @@ class TableSource:
                 deleted = cell_text(record.get(DELETED)).lower() == "true"
                 yield EdgeRecord(before + source, relation, behind + target, deleted)
 
+    @cached_property
+    def arrived(self) -> tuple[dict[str, dict[str, Any]], list[EdgeRecord]]:
+        """What values that led nowhere become by nodes that come now: fields of ``over`` without them, and edges."""
+        fields, edges = dict[str, dict[str, Any]](), list[EdgeRecord]()
+        columns = [(table, edge) for table in self.behind for edge in table.edges]
+        if not self.over or self.whole or not columns:
+            return fields, edges
+        rows = (table.node(row) for table in self.tables for row in self._rows(table, None))
+        come = {(one.type, one.id) for one in rows if not one.left_out and self.over.nodes.ids.find(one.id) < 0}
+        columns = [(table, edge) for table, edge in columns if edge.type in {kind for kind, _ in come}]
+        prefixes, typed = self.prefixes(), {table.type for table in self.behind}
+        for number, document in enumerate(self.over.documents if columns else ()):
+            source, kind = self.over.id(number), self.over.type(number)
+            for table, edge in columns:
+                field = dict(table.rename).get(edge.column, edge.column)
+                value, before = document.get(field), prefixes.get(edge.type, "")
+                if not value or not (table.type == kind or not (table.type or kind in typed)):
+                    continue
+                several = value.split(", ") if isinstance(value, str) and edge.column not in table.text else value
+                values = table.values({edge.column: several}, edge)
+                ends = [before + one for one in values if (edge.type, before + one) in come]
+                edges += [EdgeRecord(source, edge.relation, end) for end in ends]
+                if ends and edge.column not in table.text:
+                    left = [one for one in values if before + one not in ends]
+                    fields.setdefault(source, {})[field] = ", ".join(left) or None
+        return fields, edges
+
     def _taken(self, losses: Losses | None) -> Iterator[tuple[Table, Record, bool]]:
         """The rows that become nodes: table, row, whether others have its id.
 
         Losses are counted once: None where they were. Raises UsageError where mapped tables share an id, DataError at
         a repeated one where that is to stop.
         """
-        pairs = list(zip(self._tables, (isinstance(one, Table) for one in self.node_files), strict=True))
+        pairs = list(zip(self.tables, (isinstance(one, Table) for one in self.node_files), strict=True))
         counts = Counter[str]()
         if self.duplicates in (Duplicates.last, Duplicates.merge):
             counts.update(one.id_of(row) for one, _ in pairs for row in self._rows(one, None))
@@ -335,8 +371,8 @@ class TableSource:
 
     def _ends(self) -> set[str]:
         """The ids of the rows that edge columns may lead to."""
-        wanted = {edge.type for table in self._tables for edge in table.edges}
-        led_to = (table for table in self._tables if table.type in wanted)
+        wanted = {edge.type for table in self.tables for edge in table.edges}
+        led_to = (table for table in self.tables if table.type in wanted)
         return {table.id_of(row) for table in led_to for row in self._rows(table, None)}
 
     def _dangling(
@@ -397,7 +433,7 @@ class TableSource:
 
     def described(self) -> Iterator[tuple[Origin, dict[str, tuple[str, list[Any]]]]]:
         """Each file with its columns as documents call them: the type and three values, even if a build would stop."""
-        files: list[Table | Links] = [*self._tables, *self._links]
+        files: list[Table | Links] = [*self.tables, *self._links]
         for one in files:
             columns, found = self._columns(one) if isinstance(one, Table) else {}, {}
             called = dict(one.rename) if isinstance(one, Table) else {}
@@ -413,10 +449,10 @@ class TableSource:
     def prefixes(self) -> dict[str, str]:
         """The prefixes of ids by the tables' types. Raises UsageError where a type has two."""
         found: dict[str, str] = {}
-        for table in self._tables:
+        for table in self.tables:
             if table.type and found.setdefault(table.type, table.prefix) != table.prefix:
                 raise UsageError(f"the tables of type {table.type} have different prefixes")
-        return {**self.known, **found}
+        return {**{one.type: one.prefix for one in self.behind if one.type}, **found}
 
     def _rows(self, table: Table | Links, losses: Losses | None) -> Iterator[Record]:
         def put_aside(error: DataError, line: str) -> None:

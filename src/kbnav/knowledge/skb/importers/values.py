@@ -16,9 +16,10 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 NUMBER, DATE, OTHER = "number", "date", "other"
-_DATES = {"%Y-%m-%d": DATE, "%d.%m.%Y": DATE, "%d/%m/%Y": "date, day first", "%m/%d/%Y": "date, month first"}
+_ISO, _CLEAR = "%Y-%m-%d", ("%Y-%m-%d", "%d.%m.%Y")
+_DATES = {DATE: _CLEAR, "date, day first": (*_CLEAR, "%d/%m/%Y"), "date, month first": (*_CLEAR, "%m/%d/%Y")}
+"""Ways in which a column may be written, as they are told, and the forms that its cells then have."""
 _NUMBERS = {".": NUMBER, ",": "number, decimal comma"}
-"""Ways in which a column may be written, and what it is then called."""
 _CURRENCIES = {"EUR": "€", "USD": "$", "GBP": "£"}
 _SIZES = (
     {"mg": 1, "g": 1000, "kg": 10**6, "t": 10**9},
@@ -65,9 +66,10 @@ def _number(text: str, point: str) -> _Number | None:
     return _Number(value if match[1] in ("", "+") else -value, _CURRENCIES.get(unit, unit))
 
 
-def _day(text: str, way: str) -> str:
-    with suppress(ValueError):
-        return datetime.strptime(text, way).date().isoformat()
+def _day(text: str, *forms: str) -> str:
+    for form in forms:
+        with suppress(ValueError):
+            return datetime.strptime(text, form).date().isoformat()
     return ""
 
 
@@ -92,7 +94,7 @@ class Column:
                 return number.value
             if sizes := _sizes({self.unit, number.unit}):
                 return number.value * sizes[number.unit] / sizes[self.unit]
-        return (self.way in _DATES and _day(text, self.way)) or plain(cell)
+        return _day(text, *_DATES.get(self.way, ())) or plain(cell)
 
     def refuses(self, cell: Any) -> bool:
         """Whether a cell says something, and not what the values of the column must be."""
@@ -102,7 +104,7 @@ class Column:
     @property
     def says(self) -> str:
         """The kind for people; empty for text."""
-        return {**_NUMBERS, **_DATES}.get(self.way, "")
+        return _NUMBERS.get(self.way, self.way)
 
 
 def kind_of(value: Any) -> str:
@@ -111,7 +113,7 @@ def kind_of(value: Any) -> str:
         return ""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return NUMBER
-    return DATE if isinstance(value, str) and _day(value, "%Y-%m-%d") else OTHER
+    return DATE if isinstance(value, str) and _day(value, _ISO) else OTHER
 
 
 def _sizes(units: Set[str]) -> dict[str, int]:
@@ -121,7 +123,7 @@ def _sizes(units: Set[str]) -> dict[str, int]:
 
 def _why_text(texts: Sequence[str]) -> str:
     """What keeps texts from being dates or numbers; empty where hardly half of them are."""
-    odd = [("dates", [text for text in texts if not _day(text, way)]) for way in _DATES]
+    odd = [("dates", [text for text in texts if not _day(text, *forms)]) for forms in _DATES.values()]
     odd += [("numbers", [text for text in texts if not _number(text, way)]) for way in _NUMBERS]
     what, cells = min(odd, key=lambda one: len(one[1]))
     if 2 * len(cells) >= len(texts) or cells[0].isdigit():  # a code that begins with 0
@@ -130,18 +132,23 @@ def _why_text(texts: Sequence[str]) -> str:
     hint = f"in the TOML file, empty = {told} leaves them out"
     if all(any(_number(text, way) for way in _NUMBERS) for text in cells):
         hint = "their decimal marks are not those of the others: write them so"
+    if what == "dates" and all(_day(text, "%d/%m/%Y", "%m/%d/%Y") for text in cells):
+        hint = "their day and month stand the other way round: write them as the others"
     return f"{len(cells)} of {len(texts)} cells are no {what}: {told} ({hint})"
 
 
 def column_of(name: str, cells: Sequence[Any]) -> Column:
     """What a column holds, from cells of its first rows; empty ones and such as ``n/a`` say nothing."""
     texts = [one.strip() for one in cells if isinstance(one, str) and one.strip().casefold() not in _NONE]
-    days = [way for way in _DATES if texts and all(_day(text, way) for text in texts)]
-    if days:
-        return Column(name, days[0] if len(days) == 1 else "")
+    read = {way: tuple(_day(text, *forms) for text in texts) for way, forms in _DATES.items() if texts}
+    if days := {way: found for way, found in read.items() if all(found)}:
+        if len({*days.values()}) == 1:
+            return Column(name, next(iter(days)))
+        told = json.dumps([text for text in dict.fromkeys(texts) if "/" in text][:_TOLD])
+        return Column(name, why=f"whether the day or the month is first in {told} is not clear: write them 2024-12-31")
     name_words = re.findall(r"[^\W\d_]+", name)
-    read = {way: [_number(text, way) for text in texts] for way in _NUMBERS}
-    fitting = {way: [one for one in found if one] for way, found in read.items() if found and all(found)}
+    numbers = {way: [_number(text, way) for text in texts] for way in _NUMBERS}
+    fitting = {way: [one for one in found if one] for way, found in numbers.items() if found and all(found)}
     units = {one.unit for found in fitting.values() for one in found}
     said = {one for one in units if one in map(_CURRENCIES.get, name_words, name_words)}
     said |= {one for one in units if one and not one.isalpha() and one in name}
@@ -165,11 +172,11 @@ def column_as(name: str, cells: Sequence[Any], kinds: Mapping[str, str]) -> Colu
     if not known:
         return column_of(name, cells)
     unit = re.sub(r".* \((\S+)\)|.*", r"\1", known)
-    ways = _NUMBERS if kinds[known] == NUMBER else _DATES
+    ways, unclear = ([*_NUMBERS], "") if kinds[known] == NUMBER else ([*_DATES], DATE)
     read = {}
     for column in (Column(known, way, unit=_CURRENCIES.get(unit, unit), kind=kinds[known]) for way in ways):
         read[column] = [column.value(cell) for cell in cells if not column.refuses(cell)]
     most = max(map(len, read.values()))
     best = {column: values for column, values in read.items() if len(values) == most}
     column, values = next(iter(best.items()))
-    return column if all(one == values for one in best.values()) else Column(known, kind=kinds[known])
+    return column if all(one == values for one in best.values()) else Column(known, unclear, kind=kinds[known])

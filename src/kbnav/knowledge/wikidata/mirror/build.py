@@ -172,12 +172,7 @@ class _Build:
         here = v.Namespaces.of(base)
         if not self._loaded:
             self._decide(store)
-            store.bulk_extend(self._blank)
             self._check(store, base)
-            facts = cast(QuerySolutions, store.query(_PAGE_FACTS))
-            store.bulk_extend(Quad(row["entity"], row["p"], row["o"]) for row in list(facts))
-            self._loaded = True
-            self._save(store)
         if base != (self._base or WIKIDATA):  # what was picked is of another
             (self._work / "again").mkdir()
             self._picked = Picked(self._work / "again", here)
@@ -185,14 +180,15 @@ class _Build:
                 self._picked.take(written([quad]))
         self._picked.write()
         with ThreadPoolExecutor(1) as beside:
-            triples = beside.submit(_optimized, store)
+            facts, whole = beside.submit(self._add_facts, store), beside.submit(self._finish, store)
             self._say(f"loaded in {time.monotonic() - begin:.1f} s; indexing names")
-            newest = next(iter(cast(QuerySolutions, store.query(_NEWEST))), None)
-            entities, count = build_index(store, self._picked, made / NAMES, here, self._say)
+            entities, count = build_index(store, self._picked, made / NAMES, here, self._say, facts.result)
+            triples = whole.result()
+        newest = next(iter(cast(QuerySolutions, store.query(_NEWEST))), None)
         del store  # closes it
         info = MirrorInfo(
             built=datetime.now(UTC),
-            triples=triples.result(),
+            triples=triples,
             entities=entities,
             names=count,
             sources=tuple(self._read),
@@ -202,6 +198,20 @@ class _Build:
         (made / META).write_text(info.model_dump_json(indent=1) + "\n", encoding="utf-8")
         self._say(f"{entities:,} entities with {count:,} names; done in {time.monotonic() - begin:.1f} s")
         return info
+
+    def _add_facts(self, store: Store) -> None:
+        facts = cast(QuerySolutions, store.query(_PAGE_FACTS)) if not self._loaded else ()
+        if quads := [Quad(row["entity"], row["p"], row["o"]) for row in facts]:
+            store.bulk_extend(quads)
+
+    def _finish(self, store: Store) -> int:
+        """Keep the store with all in it, for which the engine merges many of its files, and have it merge the rest."""
+        if not self._loaded:
+            store.bulk_extend(self._blank)
+            self._loaded = True
+            self._save(store)
+        store.optimize()
+        return len(store)
 
     def _check(self, store: Store, base: str) -> None:
         of_wikibase = store.query(f'ASK {{ ?entity ?p ?o FILTER(STRSTARTS(STR(?entity), "{base}")) }}')
@@ -214,6 +224,7 @@ class _Build:
 
     def _load(self, store: Store, source: Path) -> None:
         """Read one source into the store, or the rest of it."""
+        self._save(store)
         begin = time.monotonic()
         names = v.Namespaces.of(self._base or _base_of(store) or WIKIDATA)
         with ThreadPoolExecutor(1) as beside, source.open("rb") as file, closing(Lines(source, self._say)) as lines:
@@ -234,7 +245,6 @@ class _Build:
         size = source.stat().st_size
         self._read.append(Source(name=source.name, bytes=size, sha256=digest, triples=self._taken))
         self._at = self._taken = 0
-        self._save(store)
 
     def _chosen(self, parts: Iterator[Piece]) -> Iterator[Piece]:
         """What is taken of the parts; what is not decided yet is put aside."""
@@ -248,7 +258,7 @@ class _Build:
             yield Piece(self._at, self._at, self._filter.rest())
 
     def _add(self, store: Store, parts: Iterator[Piece], *, keep: bool) -> None:
-        """Load all parts; ``keep``: the store is kept after each piece. Raises SyntaxError with the line's number."""
+        """Load all parts; ``keep``: the store is kept after each whole piece. Raises SyntaxError with its line."""
         for part in parts:
             try:
                 feed = Feed(self._lines(chain([part], parts), part.first))
@@ -259,7 +269,7 @@ class _Build:
             if len(self._blank) >= MOST_WAITING:
                 store.bulk_extend(self._blank)
                 self._blank.clear()
-            if keep:
+            if keep and self._unsaved >= self._piece:
                 self._save(store)
 
     def _lines(self, parts: Iterable[Piece], first: int) -> Iterator[bytes]:
@@ -369,11 +379,6 @@ class _Build:
         self._read = [Source.model_validate(one) for one in state["read"]]
         self._loaded = state["loaded"]
         self._say(f"going on with what was loaded before: {len(self._read)} files, and {self._at:,} lines of the next")
-
-
-def _optimized(store: Store) -> int:
-    store.optimize()
-    return len(store)
 
 
 def _put_in_place(made: Path, out: Path, aside: Path) -> None:

@@ -165,11 +165,16 @@ class BadKeyword(ValueError):
 
 
 def build_index(
-    store: Store, picked: Picked, path: Path, here: v.Namespaces, say: Callable[[str], None]
+    store: Store,
+    picked: Picked,
+    path: Path,
+    here: v.Namespaces,
+    say: Callable[[str], None],
+    complete: Callable[[], None],
 ) -> tuple[int, int]:
     """Write the index of a store; returns the number of entities and of names in it. Raises sqlite3.Error.
 
-    ``picked`` is of the store's lines; ``say`` is told what it does.
+    ``picked`` is of the store's lines; ``say`` is told what it does; ``complete`` returns when the store has all facts.
     """
     read = path.with_suffix(".read")
     with closing(sqlite3.connect(path)) as index:
@@ -184,6 +189,7 @@ def build_index(
                 number = numbers.setdefault(entity, len(numbers))
                 row = (fold(text.value), number, text.language or "und", predicate == v.RDFS_LABEL, text.value)
                 index.execute("INSERT INTO spelled VALUES (?, ?, ?, ?, ?)", row)
+        complete()
         truthy = picked.truthy()
         add_links(index, truthy)
         weights = _weights(store, truthy, numbers, here)
