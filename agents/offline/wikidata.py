@@ -400,7 +400,7 @@ class WikidataAgenda(Agenda):
                 groups.setdefault((edge.property.id, way), []).append(edge)
         bare = re.fullmatch(rf"(?i)where (?:is|are)(?: the)? {re.escape(focus.text)}\W*", question.text)
         about = "country location" if bare else question.hint
-        light = (one.text for one in question.phrases if not self._found(one))  # "named"
+        light = [one.text for one in question.phrases if not (cut or question.asks or self._found(one))]  # "named"
         hits, said = property_hits(cut), " ".join([*(one.text for one in cut), *light, about])
         fits = fit(said, [edges[0].property.label for edges in groups.values()])
         for label_fit, ((name, way), edges) in zip(fits, groups.items(), strict=True):
