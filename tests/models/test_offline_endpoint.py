@@ -73,15 +73,30 @@ def test_what_is_named_so_is_the_thing_itself_and_no_node_without_a_name(tmp_pat
     assert values(run) == ["<urn:d:o1>"]
 
 
-def test_a_value_goes_before_longer_names_that_have_it(tmp_path):
-    graph = """
-        @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix v: <urn:v:> . @prefix d: <urn:d:> .
-        d:a a v:Supplier ; rdfs:label "Air France" ; v:country "France" ; v:partner d:v .
-        d:v a v:Supplier ; rdfs:label "Vins de France" ; v:country "Spain" ; v:partner d:a .
-    """
-    with serving(graph) as served, open_kb(Settings(kb=served.url, home=tmp_path)) as kb:
-        run = ask(build_spinach(kb, Settings(kb=served.url, home=tmp_path)), "Which suppliers are in France?")
-    assert values(run) == ["<urn:d:a>"]
+FRANCE = """
+    d:a a v:Supplier ; rdfs:label "Air France" ; v:country "France" ; v:partner d:v .
+    d:v a v:Supplier ; rdfs:label "Vins de France" ; v:country "Spain" ; v:partner d:a .
+"""
+MOZART = """
+    d:w1 a v:Work ; v:composer d:m . d:w2 a v:Work ; v:keyword "Mozart" ; v:composer d:o . d:w3 a v:Work ; v:composer d:m .
+    d:m a v:Person ; rdfs:label "Wolfgang Mozart" . d:o a v:Person ; rdfs:label "Otto Kern" .
+"""
+
+
+@pytest.mark.parametrize(
+    ("graph", "question", "found"),
+    [
+        (FRANCE, "Which suppliers are in France?", ["a"]),
+        (MOZART, "Which works have the composer Mozart?", ["w1", "w3"]),
+        (MOZART, "Which works have the keyword Mozart?", ["w2"]),
+        (MOZART, "Which works are by Mozart?", []),
+    ],
+)
+def test_a_value_goes_before_longer_names_that_have_it(tmp_path, graph, question, found):
+    prefixes = "@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix v: <urn:v:> . @prefix d: <urn:d:> ."
+    with serving(prefixes + graph) as served, open_kb(Settings(kb=served.url, home=tmp_path)) as kb:
+        run = ask(build_spinach(kb, Settings(kb=served.url, home=tmp_path)), question)
+    assert [one.rpartition(":")[2].rstrip(">") for one in (values(run) if run.outcome.table else [])] == found
 
 
 @pytest.mark.parametrize("question", ["Which employees work in Berlin?", "Who is the manager of Berlin Schulz?"])
