@@ -12,17 +12,9 @@ from collections.abc import Generator, Iterator, Sequence
 from itertools import permutations
 from typing import NamedTuple
 
-from kbnav.agents.offline.policy import (
-    FITS,
-    NOTHING,
-    Agenda,
-    Calls,
-    best_of,
-    kept_of,
-    stems,
-    with_names,
-)
+from kbnav.agents.offline.policy import FITS, NOTHING, Agenda, Calls, best_of, kept_of
 from kbnav.answers.language import lexicon
+from kbnav.answers.parsing import stems, with_names
 from kbnav.answers.relevance import relevance, words_of
 from kbnav.knowledge.base import Entity, SearchResult
 from kbnav.knowledge.sparql.vocabulary import label_from_iri

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, groupby
+from itertools import chain
 from typing import Any
 
 from rapidfuzz import fuzz
@@ -15,8 +15,8 @@ from rapidfuzz import fuzz
 from kbnav.agents.common.answering import without_retryable
 from kbnav.agents.common.state import Policy, Reply, State, all_steps, next_turn
 from kbnav.answers.language import fold, lexicon, reads, singular, why_unread
-from kbnav.answers.parsing import Phrase, Question, read_question
-from kbnav.answers.relevance import content_words, relevance, words_of
+from kbnav.answers.parsing import read_question
+from kbnav.answers.relevance import content_words, relevance
 from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import SearchResult
 from kbnav.runs.trajectory import FINISH, QUERY, Call, Doubt, Step, Understood
@@ -138,6 +138,8 @@ class Agenda(ABC):
             if " " in word:  # no label says "over 80"
                 return fold(word) in texts
             plain, low = fold(word), word.casefold()
+            if fold(words.adjectives.get(low, "")) in known:  # "how tall": height
+                return True
             folded = fold(f"{word} {words.verbs.get(low, '')} {words.quantities.get(low, '')}").strip()
             if singular(plain) in stems or plain in words.measures:
                 return singular(plain) in stems
@@ -170,13 +172,14 @@ class Agenda(ABC):
         too_many = len(left_out) > _MOST_UNUSED or rows > _MANY or all_needed
         return self.turns(unused) or (bool(left_out) and (too_many or not names.isdisjoint(left_out)))
 
-    def decline(self, unused: Sequence[str], lost: Sequence[str] = ()) -> None:
+    def decline(self, unused: Sequence[str], lost: Sequence[str] = (), unread: Sequence[str] = ()) -> None:
         """Say why there is no answer: words that would be left out, or else names that nothing has.
 
-        Where all of them are names that are spelled alike here, the question is offered with these.
+        Where all of them, and all ``unread`` words, are names that are spelled alike here, the question is offered so.
         """
         text = whole = self.state["question"].strip()
-        left = {*" ".join(unused or lost).split()}
+        unused = [word for word in unused if word in whole]  # not "height", for "tall"
+        left = {*" ".join((*(unused or lost), *unread)).split()}
         for query, search in self.searches.items():
             meant = search.suggestion or next((one.called for one in search.entities), "")
             within = query in meant or meant in query
@@ -202,34 +205,6 @@ class Agenda(ABC):
             text, values = self.toolbox.validate(name, {"thought": thought, **arguments})
             found.append(Call(name, values, text, f"call-{turn}-{number}", turn))
         return found
-
-
-def with_names(question: Question, names: Iterable[str], language: str) -> Question:
-    """The question with those of the names that it has whole as phrases of their own, the longest first.
-
-    Phrases that are marked as whole stay as they are; the words on either side of a name are phrases too.
-    """
-    text, phrases, function = f" {' '.join(stems(question.text))} ", list(question.phrases), lexicon(language).function
-    for name in sorted(set(names) - {""}, key=lambda one: (-len(one), one)):
-        words = stems(name)
-        cut = [one for one in phrases if not one.whole and {*words} & {*stems(one.text)}]
-        cut = [one for one in cut if not one.noun or {*words} <= {*stems(one.text)}]
-        if not cut or f" {' '.join(words)} " not in text:
-            continue
-        pieces, apart = list[Phrase](), Phrase(name, any(one.named for one in cut), whole=True)
-        for one in cut:
-            for said, run in groupby(one.text.split(), lambda word: {*stems(word)} <= {*words}):  # noqa: B023
-                rest = [word for word in run if said or word.casefold() not in function]
-                piece = replace(one, text=" ".join(rest), noun=one.noun and not pieces, whole=said)
-                pieces += [apart] if said and len(cut) > 1 else [piece] if rest else []
-        phrases[phrases.index(cut[0]) : phrases.index(cut[0])] = pieces
-        phrases = [one for one in phrases if one not in cut]
-    return replace(question, phrases=tuple(dict.fromkeys(phrases)))
-
-
-def stems(text: str) -> list[str]:
-    """The words of a text, without case and the endings of plurals."""
-    return [*map(singular, words_of(text))]
 
 
 def kept_of(wide: str, narrow: str) -> str:

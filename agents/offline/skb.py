@@ -19,6 +19,7 @@ from kbnav.knowledge.skb.questions import ASKING, Mention, Path, Paths, Reading,
 from kbnav.knowledge.skb.rdf import local_name, local_names
 from kbnav.runs.trajectory import FINISH, QUERY, Understood
 from kbnav.tools.context import Context
+from kbnav.tools.show import cut
 from kbnav.tools.toolbox import Toolbox
 
 ANSWERS = 20
@@ -92,14 +93,20 @@ class SkbAgenda(Agenda):
             yield from self._field(self._skb.id(here[0].node), here)
             yield from self._fieldless(mentions[0])
             if reading.mentions and self.question.asks in ("", "person") and not self._left(here):
-                yield self._finished(self.told["named"], here, [self._skb.id(here[0].node)], "")
+                texts = [one for one in self._skb.documents[here[0].node].values() if isinstance(one, str)]
+                told = cut(max((one for one in texts if len(one) > len(mentions[0].text)), key=len, default=""), 300)
+                yield self._finished(self.told["named"], here, [self._skb.id(here[0].node)], told)
         if again := reading.afterthought:
             mentions = (*mentions, again)
         if QUERY in self.toolbox.names:
             yield from self._linked(mentions)
-        if reading.asked or (reading.words and self.question.asks != "time" and not self.question.noun):  # a thing
+        if reading.asked or (reading.words and self.question.asks != "time" and not (self.question.noun or mentions)):
             yield from self._listed(())
-        self.decline(self._left([Path(one.nodes[0], (), 0.0) for one in mentions]))
+        left = self._left([Path(one.nodes[0], (), 0.0) for one in mentions])
+        kinds = [reading.text(range(one.first, one.end)) for one in reading.types]
+        self.decline(left if self.telling(left) or not kinds else kinds)
+        if not (mentions or reading.asked):
+            self.note += " " + self.told["holds"].format(words=", ".join(self._skb.type_names))
 
     def _linked(self, mentions: Sequence[Mention]) -> Iterator[Calls]:
         """What the likeliest paths from the names lead to; without names, the whole type."""
@@ -175,7 +182,7 @@ class SkbAgenda(Agenda):
         if len(mentions) == 1 and not any(path.used for paths in proposed[0].values() for path in paths):
             # No word of the question is like a relation's name: look at all that is linked.
             node = mentions[0].nodes[0]
-            steps = self._schema.paths.steps(self._skb.type(node))
+            steps = [one for one in self._schema.paths.steps(self._skb.type(node)) if self._suits(one)]
             if not self._reading.asked and self.question.asks not in ("", "person"):  # where, when: a link says so
                 fits = relevance(self.question.hint, [f"{one.relation} {one.target}" for one in steps])
                 return [(Path(node, (one,), 0.0),) for one, fit in zip(steps, fits, strict=True) if fit]
@@ -197,13 +204,18 @@ class SkbAgenda(Agenda):
         found: dict[str, list[Path]] = {}
         for node in mention.nodes:
             for path in self._schema.paths.propose(self._reading, mention, node, self._skb.type(node)):
-                found.setdefault(path.target, []).append(path)
+                if self._suits(path.steps[-1]):
+                    found.setdefault(path.target, []).append(path)
         for kind, paths in found.items():
             paths.sort(key=lambda path: -path.score)
             named = paths[0].used  # what a word says is not looked for in another relation
             found[kind] = [path for path in paths[:_PATHS] if path.used >= named]
         people = {kind: paths for kind, paths in found.items() if kind in _PEOPLE and paths[0].used}
         return people if people and self.question.asks == "person" else found
+
+    def _suits(self, step: Step) -> bool:
+        """Whether a step may lead to what is asked for: no place is what something is made of, or by."""
+        return self.question.asks != "place" or name_words(step.relation)[-1:] not in (["of"], ["by"])
 
     def _total(self, paths: Sequence[Path], found: Sequence[str]) -> Generator[Calls, None, int]:
         """The number of all nodes at the end of the paths, of which some were found; without any, of the type."""
@@ -221,9 +233,9 @@ class SkbAgenda(Agenda):
     def _listed(self, paths: Sequence[Path], found: Sequence[str] = ()) -> Iterator[Calls]:
         """What was found, or its number, ranked by the words that no path used; without paths, what is described."""
         reading, unused = self._reading, self._left(paths)
-        if not set(self.question.needed).isdisjoint(unused):
-            return
         words = self.telling(unused)
+        if not set(self.question.needed).isdisjoint(unused) or (reading.types and not (paths or words)):
+            return  # how two types are linked is not read
         total, best = (yield from self._total(paths, found)), list(found)
         if self.question.kind == "count" and found and not words:
             yield self._finished(self.told["number"], paths, (), str(total))
@@ -247,7 +259,7 @@ class SkbAgenda(Agenda):
         # "products with reviews about X" are no texts
         vague = any(not step.relation for path in paths for step in path.steps) if paths else reading.types
         first = self._skb.number(best[0])
-        text = fold(" ".join(map(str, (self._skb.name(first), *self._skb.documents[first].values()))))
+        text = fold(" ".join(map(str, (self._skb.name(first), *self._skb.documents[first].values())))) if words else ""
         left = self._left(paths, text)
         guess = (bool(vague) and words == self.telling(left)) or not {*self._capitals()}.isdisjoint(left)
         names = ", ".join(one.label for one in self._kb.named(best).values()) if words else ""

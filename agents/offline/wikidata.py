@@ -14,9 +14,9 @@ from itertools import chain
 from typing import NamedTuple
 
 from kbnav.agents.common.state import State
-from kbnav.agents.offline.policy import FITS, NOTHING, Agenda, Calls, best_of, kept_of, with_names
+from kbnav.agents.offline.policy import FITS, NOTHING, Agenda, Calls, best_of, kept_of
 from kbnav.answers.language import fold, lexicon, reads, singular
-from kbnav.answers.parsing import Phrase, Question
+from kbnav.answers.parsing import Phrase, Question, with_names
 from kbnav.answers.relevance import fit, relevance
 from kbnav.knowledge.base import Entity, Entry, Neighborhood, Qualifier, SearchResult, Statement
 from kbnav.knowledge.sparql.vocabulary import (
@@ -147,12 +147,28 @@ class WikidataAgenda(Agenda):
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
         refused = yield from self._tried()
-        found = {phrase.text: self._found(phrase) for phrase in self.question.phrases}
-        lost = [text for text, search in found.items() if search and search.rung == "none"]
-        self.decline(refused or (() if lost else self.question.strict), lost)
+        found = [(phrase, search) for phrase in self.question.phrases if (search := self._found(phrase))]
+        lost = [(phrase, search.suggestion) for phrase, search in found if search.rung == "none"]
+        names = [one.text for one, alike in lost if alike or one.noun or one.whole or not one.text[:1].islower()]
+        words = self.telling(word for one, _ in lost if one.text not in names for word in one.text.split())
+        self.decline(refused or (() if names else (*self.question.strict, *words)), names, words)
         self.note = self._unstated() or self.note
-        if self.state["history"] and self.question.pronoun == "many":
+        if self.understood and not self.understood.instead:
+            self.understood = replace(self.understood, instead=self._askable())
+        follows = self.question.pronoun == "many" or (self.question.kind == "count" and not self.question.phrases)
+        if self.state["history"] and (follows or re.match(r"(?i)(and|und|et|y)\b", self.question.text)):
             self.note = self.told["whole"]  # of several it is not clear which is meant
+
+    def _askable(self) -> tuple[str, ...]:
+        """Questions for what is stated of the surest name, in a form that is read; the nearest to this one first."""
+        words, sure = lexicon(self.language), [one for one in self.names if one.score >= _SURE]
+        asked, form = dict[str, None](), words.told.get("ask", "")
+        for name, edge in ((one, edge) for one in sure[:1] for edge in self._out(one.best) if form):
+            label, parts = edge.property.label, edge.property.label.split()
+            read = words.function.difference(words.joins).isdisjoint(parts) and parts[-1] not in words.joins
+            if read and edge.value.kind in _KINDS.values():
+                asked[form.format(words=label, name=name.text)] = None
+        return tuple(sorted(asked, key=lambda one: -relevance(self.question.text, [one])[0])[:_RELATIONS])
 
     def _tried(self) -> Generator[Calls, None, tuple[str, ...]]:
         """Search, look, and query; at the end the words that the first query left out, where they were too many."""
@@ -251,6 +267,8 @@ class WikidataAgenda(Agenda):
         unique = {segment.best: segment for segment in sorted(linked, key=lambda segment: segment.score)}
         self.names = sorted(unique.values(), key=lambda segment: -segment.score)
         self.segments = list(cut.values())
+        names = "|".join(re.escape(fold(one.text)) for one in self.names)
+        self.asked = re.sub(rf" of ({names})\b", "", fold(self.question.text))  # "the mother of the wife"
         if self.last and self.question.pronoun and (before := self._referents(self.last, self.question.pronoun)):
             meant = Segment(before[0].label, named=True, items=before)
             self.names, self.segments = [meant, *self.names], [*self.segments, meant]
@@ -342,8 +360,10 @@ class WikidataAgenda(Agenda):
         question = self.question
         if question.comparative or any(" " in one for one in question.strict):
             return
-        if len(focus) == 1 and not question.pronoun and not self.besides(focus[0]):
-            yield from self._told(focus[0])
+        if len(focus) == 1 and not question.pronoun and question.about(focus[0].text):
+            stated = f"wd:{focus[0].best} ?direct ?value . ?property wikibase:directClaim ?direct"
+            ids = "FILTER NOT EXISTS { ?property wikibase:propertyType wikibase:ExternalId }"
+            yield Hypothesis(f"SELECT ?property ?value WHERE {{ {stated} . {ids} }}", "Reading what is stated of it.")
         if self.kind and (question.measure or question.years):
             yield from self._compared(focus)
         ranked = sorted((one for name in focus for one in self._relations(name)), key=lambda one: -one.score)
@@ -370,13 +390,6 @@ class WikidataAgenda(Agenda):
             thought = f"{relation.label} ({relation.property_id}) fits the question best of what is left."
             yield self._values(relation.triple(), thought, number="number" in relation.kinds)
 
-    def _told(self, name: Segment) -> Iterator[Hypothesis]:
-        """What is stated of a name that stands alone or after "what is"."""
-        if self.question.about(name.text):
-            stated = f"wd:{name.best} ?direct ?value . ?property wikibase:directClaim ?direct"
-            ids = "FILTER NOT EXISTS { ?property wikibase:propertyType wikibase:ExternalId }"
-            yield Hypothesis(f"SELECT ?property ?value WHERE {{ {stated} . {ids} }}", "Reading what is stated of it.")
-
     def _relations(self, focus: Segment) -> Iterator[Relation]:
         """Properties of an entity, scored by how their labels fit the other words, by searches, and by their values."""
         question, cut = self.question, self.besides(focus)
@@ -385,7 +398,10 @@ class WikidataAgenda(Agenda):
         for way in ("out", "in"):
             for edge in self.edges.get((focus.best, way), ()):
                 groups.setdefault((edge.property.id, way), []).append(edge)
-        hits, said = property_hits(cut), " ".join([*(one.text for one in cut), question.hint])
+        bare = re.fullmatch(rf"(?i)where (?:is|are)(?: the)? {re.escape(focus.text)}\W*", question.text)
+        about = "country location" if bare else question.hint
+        light = [one.text for one in question.phrases if not (cut or question.asks or self._found(one))]  # "named"
+        hits, said = property_hits(cut), " ".join([*(one.text for one in cut), *light, about])
         fits = fit(said, [edges[0].property.label for edges in groups.values()])
         for label_fit, ((name, way), edges) in zip(fits, groups.items(), strict=True):
             relation = Relation(focus.best, name, edges[0].property.label, way, tuple(edges))
@@ -396,7 +412,7 @@ class WikidataAgenda(Agenda):
             if (question.asks, way) == ("place", "in") or ((question.asks, way) == ("person", "out") and place):
                 continue  # what is linked to a place is none, and no place is a person
             if question.asks == "place":
-                suits = any(relevance(fold(question.hint), [fold(relation.label)]))
+                suits = any(relevance(fold(about), [fold(relation.label)]))
             dated = wanted == "time" and suits
             total = score - 0.5 * (name in classes) + (0.4 if suits else -0.4 if wanted else 0.0)
             fitting = dated if wanted == "time" else wanted != "item" or relation.kinds != {"time"}
@@ -432,7 +448,7 @@ class WikidataAgenda(Agenda):
             fits = [found for found, score in hits.values() if score >= 0.6]
             by_name = [one for one in fits if fold(segment.text) in (fold(one.label), fold(one.alias))]
             fits = by_name if segment.noun else [one for one in fits if one.datatype != "string" or one in by_name]
-            path += [(fits, segment.noun)] if fits else []
+            path += [(fits, segment.noun or f"{fold(segment.text)} of " in self.asked)] if fits else []
         for length in range(len(path), 0, -1):
             kinds = [*["wikibase-item"] * (length - 1), last]
             pairs = zip(path, kinds, strict=False)
@@ -560,6 +576,11 @@ class WikidataAgenda(Agenda):
         """Whether a query leaves out too much; nothing may be of a no, of a class alone, or beside any link."""
         of_class = set(re.findall(r"\bwd:(Q\d+)", query)) == {self.kind} and "ORDER BY" not in query
         needed = of_class or self.table(query).boolean is False or "?link" in query or not reads(self.language)
+        left = self.telling(unused)
+        # What a word names, or is asked "of", is another thing than the query's: no actor of films, for "directed".
+        likely = [one for one in self.segments if one.properties and not one.noun and f"wd:{self.kind} " in query]
+        named = [one.text for one in likely if any(relevance(fold(one.text), [fold(one.properties[0].label)]))]
+        needed |= not {*left}.isdisjoint(named) or any(f"{fold(one)} of " in self.asked for one in left)
         return self.leaves_too_much(unused, rows=self.rows.get(query, 0), all_needed=needed)
 
     def _sentence(self, query: str) -> str:
@@ -568,7 +589,7 @@ class WikidataAgenda(Agenda):
         if query.startswith("ASK"):
             return "✓" if table.boolean else f"✗ ({self.told['no']})"
         told: list[Statement | Qualifier] = []
-        if life and f"wdt:{life[0]} ?answer" in query and self.question.asks != "time":
+        if life and f"wdt:{life[0]} ?answer" in query and "?between" not in query and self.question.asks != "time":
             told += [edge for edge in self._out(*ids) if edge.property.id in life and edge.value.text]
         values = [cell.value for row in table.rows for cell in row if cell]
         for edge in self._out(*ids):

@@ -342,7 +342,7 @@ def test_an_answer_is_copied_pickled_and_returned_from_fastapi(kb):
 
 
 def test_where_there_is_no_answer_the_note_says_why(kb):
-    reason = "Nothing here is named “sky”."
+    reason = "Without a language model, “sky” could not be used for an answer."
     answer = kbnav.ask("Why is the sky blue?", kb=kb)
     assert (answer.status, answer.text, answer.note, str(answer)) == ("no answer", "", reason, reason)
     limited = kbnav.Answer(replace(answer.run, outcome=Outcome("no answer", "step budget")))

@@ -92,8 +92,9 @@ def test_follow_ups_take_what_they_leave_out_from_the_turn_before(agent, first, 
     ("first", "then", "told"),
     [
         ("Who discovered radium?", "Where were they born?", "ask it whole"),  # they are two
-        ("Who discovered radium?", "And polonium?", ""),
-        ("Who discovered radium?", "and when?", ""),
+        ("Who discovered radium?", "And polonium?", "ask it whole"),
+        ("Who discovered radium?", "and when?", "ask it whole"),
+        ("Who discovered radium?", "How many are there?", "ask it whole"),
         ("Who discovered oxygen?", "Where was he born?", ""),  # only when that was is known here
         ("Where was Marie Curie born?", "who are you", "Ask about something"),
         ("Where was Marie Curie born?", "who am I", "Ask about something"),
@@ -165,7 +166,8 @@ def reading(agent: Agent, question: str) -> tuple[Outcome, Understood]:
 def test_an_answer_names_the_words_that_are_no_part_of_its_query(agent):
     plural = "Welche Elemente wurden von Humphry Davy entdeckt?"
     when = "Who discovered oxygen and when?"
-    for question, unused in ((plural, ()), ("Which gas did Marie Curie discover?", ("gas",)), (when, ("when",))):
+    gas, old = "Which gas did Marie Curie discover?", "How old is Niels Bohr?"
+    for question, unused in ((plural, ()), (gas, ("gas",)), (when, ("when",)), (old, ())):
         outcome, understood = reading(agent, question)
         assert (outcome.status, understood.unused) == ("answered", unused)
 
@@ -183,10 +185,11 @@ def test_words_that_say_little_are_no_reason_to_refuse_in_five_languages(agent, 
     assert ask(agent, question).outcome.text == answer
 
 
-@pytest.mark.parametrize("question", ["Who discovered gold?", "Welche Länder grenzen an Deutschland?"])
-def test_nothing_is_offered_where_no_name_is_misspelled(agent, question):
+@pytest.mark.parametrize("question", ["Who discovered gold?", "Who taught Niels Bohr?", "Who is polonum's uncle?"])
+def test_what_is_offered_is_of_the_name_and_answered(agent, question):
     outcome, understood = reading(agent, question)
-    assert (outcome.status, understood.instead) == ("no answer", ())
+    offered = {asked(agent, one).outcome.status for one in understood.instead}
+    assert (outcome.status, offered) == ("no answer", {"answered"} if "polonum" not in question else set())
 
 
 @pytest.mark.parametrize(
@@ -229,6 +232,8 @@ def test_what_a_name_stands_for_can_be_said(agent):
         ("Who is the mother of Marie Curie?", "“mother” is understood"),  # she is one
         ("Where was gold discovered?", "no statement here"),
         ("Who is the uncle of Marie Curie?", "“uncle”"),
+        ("Who taught Niels Bohr?", "“taught” could not be used"),
+        ("Who wrote Relativity?", "named “Relativity”."),
     ],
 )
 def test_what_is_not_stated_is_told_apart_from_what_is_not_understood(agent, question, told):
@@ -242,31 +247,22 @@ def test_the_first_line_says_that_a_count_is_of_the_copy(agent):
     assert out.getvalue().startswith("In this copy (a part of Wikidata): 39\n")
 
 
-def test_what_would_be_declined_as_well_is_not_offered(agent):
-    assert reading(agent, "Who is the uncle of polonum?")[1].instead == ()
-
-
 UNUSED = [
     ("Who is the husband of Marie Curie's favourite former colleague?", ["favourite", "former", "colleague"]),
     ("Which elements glow blue underwater in Warsaw and were discovered by Marie Curie?", ["glow", "blue"]),
-    ("Which elements were not discovered by Humphry Davy?", ["not"]),
     ("Welche Elemente wurden nicht von Marie Curie entdeckt?", ["nicht"]),
     ("Which elements have an atomic number over 80?", ["over 80"]),
-    ("Which elements have atomic number 80?", ["80"]),
-    ("Which country has the largest area?", ["area"]),
     ("Which element is heavy?", ["heavy"]),
     ("Which elements are heavier than iron?", ["heavier"]),
     ("Where did Marie Curie die?", ["die"]),
-    ("Where did Marie Curie study?", ["study"]),
+    ("What is Marie Curie named after?", []),
+    ("Who are the children of the discoverers of polonium?", ["children"]),
     ("¿Dónde estudió Marie Curie?", ["estudió"]),
     ("Does polonium have a melting point?", ["melting"]),
     ("Which chemists were born in Germany?", ["born"]),
-    ("Who is the president of France?", ["president"]),
     ("What is the atomic mass of gold?", ["mass"]),
     ("How old was Marie Curie when she died?", ["died"]),
     ("Wer ist der Autor von Malina?", ["Autor", "Malina"]),
-    ("Welches Element hat die größte Masse?", ["Masse"]),
-    ("Welche Stadt ist die größte?", ["größte"]),
     ("Was Marie Curie born in Germany?", ["born"]),
     ("Which countries border Germany?", ["border"]),  # not what is in that country
     ("Elements discovered in Sweden", ["Elements"]),  # not their symbols
@@ -282,7 +278,7 @@ UNUSED = [
 @pytest.mark.parametrize(("question", "words"), UNUSED)
 def test_what_no_query_stands_for_is_declined_and_named(agent, question, words):
     outcome, understood = reading(agent, question)
-    assert (outcome.status, outcome.table, outcome.absence, understood.instead) == ("no answer", None, None, ())
+    assert (outcome.status, outcome.table, outcome.absence) == ("no answer", None, None)
     assert set(words) <= set(understood.unused)
     assert all(word in outcome.note for word in words)
     assert ("Hier" in outcome.note or "Ohne" in outcome.note) == question.startswith(("We", "Ist"))
@@ -328,8 +324,12 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
         ("How old is Marie Curie?", "date of birth: 1867-11-07; date of death: 1934-07-04"),
         ("Wie alt wurde Marie Curie?", "Geburtsdatum: 1867-11-07; Sterbedatum: 1934-07-04"),
         ("Where was radium discovered?", "Paris"),
+        ("Where is Warsaw?", "Poland"),
+        ("Where did Marie Curie study?", "University of Paris"),
+        ("What is curium named after?", "Marie Curie, Pierre Curie"),
+        ("What is the date of birth of the wife of Pierre Curie?", "1867-11-07"),
+        ("What is the population of the capital of Germany?", "3469849"),
         ("Who got the Nobel Prize in Chemistry in 1911?", "Marie Curie"),
-        ("Who was awarded the Nobel Prize in Physics in 1921?", "Albert Einstein"),
         ("How many Nobel Prizes did Marie Curie win?", "2"),
         ("When did Marie Curie win the Nobel Prize?", "1911, 1903"),  # of which kind is not said
         ("What awards did Marie Curie receive?", "Matteucci Medal, Nobel Prize in Chemistry, Nobel Prize in Physics"),
@@ -337,15 +337,12 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
         ("What is the population of Berlin?", "population: 3469849; point in time: 2014-12-31"),
         ("Is Berlin the capital of Germany?", "✓"),
         ("Is Saint Petersburg the capital of Russia?", "✗ (no such statement here)"),  # it was
-        ("Ist Paris die Hauptstadt von Deutschland?", "✗ (keine solche Aussage hier)"),
         ("Did Marie Curie win the Nobel Prize in Physics?", "✓"),
         ("Is Marie Curie dead?", "✓"),
         ("Wer war der Ehemann von Marie Curie?", "Pierre Curie"),
         ("Who was the wife of Henry Cavendish?", "no value"),
         ("Was Henry Cavendish ever married?", "✗ (no such statement here)"),
         ("Was Marie Curie a city?", "✗ (no such statement here)"),  # born in one
-        ("Ist Marie Curie eine Stadt?", "✗ (keine solche Aussage hier)"),
-        ("Is France a country?", "✓"),
         ("Quels éléments ont été découverts par Marie Curie ?", "polonium, radium"),
         ("Which element was discovered earliest?", "platinum (1557)"),
         ("Liegt Paris in Frankreich?", "✓"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Literal, NamedTuple
 
 from kbnav.answers.language import Asks, Lexicon, Order, fold, lexicon, singular
+from kbnav.answers.relevance import words_of
 
 QuestionKind = Literal["values", "count", "yes-no"]
 _TOKEN = re.compile(r"[^\W_]+(?:[.'’\-][^\W_]+)*\.?", re.UNICODE)
@@ -134,8 +135,9 @@ class Question:
         return bool(re.fullmatch(rf"{_ABOUT}{re.escape(name)}\W*", self.text))
 
     def asks_of(self, name: str, label: str) -> bool:
-        """Whether it asks for that of the name: whose mother somebody is is no mother of hers."""
-        of = rf"\b{re.escape(fold(label))} (?:of|von|der|des|de|du|del) (?:\w{{1,3}} )?{re.escape(fold(name))}\b"
+        """Whether it asks for that of the name: whose mother somebody is is no mother of hers; "curium named after"."""
+        called, has = re.escape(fold(name)), re.escape(fold(label))
+        of = rf"\b{has} (?:of|von|der|des|de|du|del) (?:\w{{1,3}} )?{called}\b|\b{called} {has}\b"
         return bool(re.search(of, fold(self.text)))
 
     @property
@@ -190,6 +192,34 @@ def read_question(text: str, language: str) -> Question:
         second=tuple(b for a, b in pairwise(tokens[1:]) if a in ("and", "und", "et", "y") and b in words.asks),
         strict=tuple(dict.fromkeys([*turned, *counted])),
     )
+
+
+def with_names(question: Question, names: Iterable[str], language: str) -> Question:
+    """The question with those of the names that it has whole as phrases of their own, the longest first.
+
+    Phrases that are marked as whole stay as they are; the words on either side of a name are phrases too.
+    """
+    text, phrases, function = f" {' '.join(stems(question.text))} ", list(question.phrases), lexicon(language).function
+    for name in sorted(set(names) - {""}, key=lambda one: (-len(one), one)):
+        words = stems(name)
+        cut = [one for one in phrases if not one.whole and {*words} & {*stems(one.text)}]
+        cut = [one for one in cut if not one.noun or {*words} <= {*stems(one.text)}]
+        if not cut or f" {' '.join(words)} " not in text:
+            continue
+        pieces, apart = list[Phrase](), Phrase(name, any(one.named for one in cut), whole=True)
+        for one in cut:
+            for said, run in groupby(one.text.split(), lambda word: {*stems(word)} <= {*words}):  # noqa: B023
+                rest = [word for word in run if said or word.casefold() not in function]
+                piece = replace(one, text=" ".join(rest), noun=one.noun and not pieces, whole=said)
+                pieces += [apart] if said and len(cut) > 1 else [piece] if rest else []
+        phrases[phrases.index(cut[0]) : phrases.index(cut[0])] = pieces
+        phrases = [one for one in phrases if one not in cut]
+    return replace(question, phrases=tuple(dict.fromkeys(phrases)))
+
+
+def stems(text: str) -> list[str]:
+    """The words of a text, without case and the endings of plurals."""
+    return [*map(singular, words_of(text))]
 
 
 def _bounds(text: str, language: str) -> tuple[tuple[Bound, ...], str]:
