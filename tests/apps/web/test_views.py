@@ -411,7 +411,7 @@ def test_a_single_date_is_written_as_precisely_as_it_is_stated(page, fresh_home,
         page.wait_for_selector(".typed td.number >> text=/^1.96.metre$/")
         assert page.locator(".typed .unit").count() == 1
         read = (
-            "text => import('/static/cells.js').then(one => one.readable(text, new Map([['19600', 'm'], ['2', '']])))"
+            "t => import('/static/cells.js').then(({ readable }) => readable(t, new Map([['19600', 'm'], ['2', '']])))"
         )
         assert page.evaluate(read, "Atown (19600)") == "Atown (19,600\u00a0m)"
         assert page.evaluate(read, "2") == "2"

@@ -173,10 +173,9 @@ async def waiting(name: Name, parts: ChatOf, visitor: VisitorOf) -> dict[str, in
 
 
 @router.delete("/queries/{name}", status_code=204)
-async def stop_query(name: Name, parts: ChatOf, visitor: VisitorOf) -> Response:
+async def stop_query(name: Name, parts: ChatOf, visitor: VisitorOf) -> None:
     """Stop a query of one's own."""
     parts.service.queries.stop(visitor.owner, name)
-    return Response(status_code=204)
 
 
 @router.get("/kbs/{kb}/names")
