@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
+from math import isclose
 from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -56,8 +57,10 @@ class Term(NamedTuple):
     @property
     def text(self) -> str:
         """The value to be shown: of a double without the last digits that sums add (60.10000000000001)."""
-        long = self.datatype == f"{_XSD}double" and _LONG_DOUBLE.fullmatch(self.value)
-        return f"{float(self.value):.12g}" if long else self.value
+        if self.datatype != f"{_XSD}double" or not _LONG_DOUBLE.fullmatch(self.value):
+            return self.value
+        short = f"{float(self.value):.12g}"
+        return short if "e" not in short and isclose(float(short), float(self.value), rel_tol=2e-14) else self.value
 
     def python_value(self) -> str | int | float | bool:
         """An entity's id, a number or truth value as Python's, anything else as its text."""
