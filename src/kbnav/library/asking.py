@@ -28,8 +28,7 @@ from kbnav.knowledge.evidence import MOST_ROWS, Provenance
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.models.cancellation import Cancellation, in_thread
-from kbnav.runs.citation import citation, query_link
-from kbnav.runs.trajectory import Call, Doubt, Run, Status, Step
+from kbnav.runs.trajectory import Call, Doubt, Run, Status, Step, citation, query_link
 from kbnav.sessions import session
 from kbnav.sessions.evidence import run_evidence
 from kbnav.settings.model import OFFLINE, SEPARATOR, Settings, load_settings
