@@ -7,7 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -56,7 +56,7 @@ class QueryResult(AnswerTable):
         return bool(self.rows) if self.boolean is None else self.boolean
 
 
-class KB:
+class KB(AbstractContextManager["KB", None]):
     """An open knowledge base; ``kbnav.open`` makes one.
 
     It is closed by ``close``, at the end of a ``with`` block, or when nothing refers to it any more. Threads may share
@@ -132,9 +132,6 @@ class KB:
 
     def _language(self, given: str | None, text: str = "") -> str:
         return chosen_language(given or self.settings.language, text)
-
-    def __enter__(self) -> KB:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
