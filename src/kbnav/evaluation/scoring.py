@@ -326,7 +326,8 @@ def compare_runs(
 def gold_content(answer: GoldAnswer) -> object:
     """What is equal of two gold answers where they are the same, whatever the order of the rows."""
     table = answer.table
-    return frozenset((answer.graded if table is None else Counter(table.rows)).items()), table and table.boolean
+    counts = answer.graded if table is None else Counter(table.rows)
+    return frozenset(counts.items()), table is not None and (table.boolean,)
 
 
 _MIDNIGHT = re.compile(r"(\d{4,}-\d\d-\d\d)t00:00:00z?\Z")

@@ -47,7 +47,6 @@ DoubtKind = Literal[
     "compared",
     "class",
     "copy",
-    "told",
 ]
 """Each is found by a rule of its name (``kbnav.agents.common.checks``)."""
 
