@@ -211,7 +211,7 @@ class Machine:
         refused = _as_steps(triage_calls(state, self.ending, self.budget).dropped, len(all_steps(state)) + 1)
         if self.budget.published and any(step.dropped == "premature finish" for step in refused):
             keep = 0
-        cut = [step.drop("rolled back") for step in state["path"][keep:]]
+        cut = [replace(step, dropped="rolled back") for step in state["path"][keep:]]
         run.tell(Event("dropped", steps=(*cut, *refused)))
         return {
             "path": state["path"][:keep],

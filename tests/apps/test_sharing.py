@@ -25,8 +25,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.evidence import Evidence, Provenance
 from kbnav.library.asking import Answer
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.runs.citation import citation
-from kbnav.runs.trajectory import Call, Outcome, Run, Step, load_run, to_json
+from kbnav.runs.trajectory import Call, Outcome, Run, Step, citation, load_run, to_json
 from kbnav.settings.model import Settings
 from tests.agents.parts import NumbersKB
 from tests.evaluation.test_report import Tags

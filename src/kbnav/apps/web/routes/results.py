@@ -16,7 +16,6 @@ from pydantic import BaseModel, Field
 
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.console import answer_table, evidence_data, property_name
-from kbnav.apps.web.answers import PAGE, query_data, result_data
 from kbnav.apps.web.downloads import MEDIA, Form, Known, attachment, download
 from kbnav.apps.web.results import Result, Row, cell_data, matching, sorted_rows, table_result
 from kbnav.apps.web.routes.common import (
@@ -30,7 +29,7 @@ from kbnav.apps.web.routes.common import (
     look_up,
     reader_of,
 )
-from kbnav.apps.web.service import Served, missing_labels
+from kbnav.apps.web.service import PAGE, Served, missing_labels, query_data, result_data
 from kbnav.apps.web.store import StoredResult, unguessable
 from kbnav.errors import KbnavError, QueryTimeout, Stopped, StopRun
 from kbnav.knowledge.base import Entity
@@ -173,10 +172,9 @@ async def waiting(name: Name, parts: ChatOf, visitor: VisitorOf) -> dict[str, in
 
 
 @router.delete("/queries/{name}", status_code=204)
-async def stop_query(name: Name, parts: ChatOf, visitor: VisitorOf) -> Response:
+async def stop_query(name: Name, parts: ChatOf, visitor: VisitorOf) -> None:
     """Stop a query of one's own."""
     parts.service.queries.stop(visitor.owner, name)
-    return Response(status_code=204)
 
 
 @router.get("/kbs/{kb}/names")
