@@ -318,8 +318,7 @@ class RankingEnding:
 def _with_query(outcome: Outcome, state: State, context: Context) -> Outcome:
     """The outcome with the last query whose rows are its nodes, or whose numbers its words have.
 
-    Of one that found more, only what it says of the nodes is told. Where a number comes right after a query for one, it
-    is taken for that query's, even if it is another.
+    Of one that found more, only what it says of the nodes is told.
     """
     ranking, path = outcome.ranking, state["path"] if outcome.status == "answered" and outcome.table is None else ()
     kept = outcome
@@ -334,10 +333,8 @@ def _with_query(outcome: Outcome, state: State, context: Context) -> Outcome:
                 if query:
                     return replace(outcome, query=query, ranking=found)
                 kept = replace(outcome, ranking=found) if kept is outcome else kept
-        elif outcome.text:
-            other = step in path[-2:] and misquoted(outcome.text, table)
-            if other or (says(outcome.text, table) and (table.boolean is None or step in path[-2:])):
-                return replace(outcome, query=step.query, table=table)
+        elif outcome.text and _says(outcome.text, table) and (table.boolean is None or step in path[-2:]):
+            return replace(outcome, query=step.query, table=table)
     return kept
 
 
@@ -369,21 +366,13 @@ def _row_of_each(table: AnswerTable, place: int, ranking: Ranking) -> AnswerTabl
     return replace(table, columns=(names.pop(place), *names), rows=tuple(rows), labels=labels)
 
 
-def _numbers(text: str) -> list[str]:
-    """The numbers of a text by their digits, as languages write the rest in different ways."""
-    return [re.sub(r"\D", "", one) for one in re.findall(r"\d(?:[\d.,\u202f]*\d)?", text, re.ASCII)]
-
-
-def misquoted(text: str, table: AnswerTable) -> str:
-    """The only number of a text whose table has one whole number alone, and another; else empty."""
-    told, cells = _numbers(text), table.rows[0] if len(table) == 1 and table.boolean is None else ()
-    number = len(cells) == len(told) == 1 and cells[0] is not None and type(cells[0].python_value()) is int
-    return told[0] if number and not says(text, table) else ""
-
-
-def says(text: str, table: AnswerTable) -> bool:
+def _says(text: str, table: AnswerTable) -> bool:
     """Whether a text has all numbers of a table of few rows, at least one a row, maybe rounded; of an ASK's, none."""
-    told = set(_numbers(text))
+
+    def numbers(text: str) -> set[str]:  # by their digits, as languages write the rest in different ways
+        return {re.sub(r"\D", "", one) for one in re.findall(r"\d(?:[\d.,\u202f]*\d)?", text)}
+
+    told = numbers(text)
     if table.boolean is not None:
         return not told
     if not 0 < len(table) <= _NAMED:
@@ -391,7 +380,7 @@ def says(text: str, table: AnswerTable) -> bool:
     values = [[cell.python_value() for cell in row if cell] for row in table.rows]
     found = [[one for one in row if isinstance(one, int | float)] for row in values]
     forms = ([f"{one:.{places}f}" for places in range(1, 5) if one % 1] or [f"{one:.0f}"] for one in chain(*found))
-    return all(found) and all(told.intersection(_numbers(" ".join(form))) for form in forms)
+    return all(found) and all(told & numbers(" ".join(form)) for form in forms)
 
 
 def best_supported(steps: Iterable[Step]) -> list[tuple[str, float]]:

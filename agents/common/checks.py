@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path as File
 
-from kbnav.agents.common.answering import misquoted
 from kbnav.agents.common.state import LIMITS
 from kbnav.answers.parsing import QuestionKind, read_question
 from kbnav.answers.tables import AnswerTable
@@ -48,8 +47,6 @@ def with_doubts(outcome: Outcome, question: str, context: Context) -> Outcome:
     found = check_answer(question, context.language, outcome.query, outcome.table)
     if _OF_ALL.search(outcome.query) and is_mirror(asked_by(context.kb, outcome.query).state()):
         found = (Doubt("copy"), *found)
-    if wrong := misquoted(outcome.text, outcome.table):
-        found = (Doubt("told", wrong), *found)
     first = outcome.table.rows[0] if outcome.table.rows else ()
     # A result with dates sorts by these, or compares them.
     dated = any(cell is not None and (cell.datatype or "").endswith(("#dateTime", "#date")) for cell in first)

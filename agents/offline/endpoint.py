@@ -247,7 +247,6 @@ class EndpointAgenda(Agenda):
             typed = " && ".join(f"{edge} != rdf:type" for edge in edges)
             pattern = f"{' UNION '.join(parts)} FILTER({typed})"
             links = yield from self._counted(" ".join(edges), pattern, "", thought)
-            links = [one for one in links if one.way in _TO_VALUE] or links  # what is just so, before longer names
             if question.asks == "place" and not self.target:
                 hints = known.hints.get("place", "").split()
                 links = [one for one in links if any(hint in one.names[0].casefold() for hint in hints)]
@@ -256,6 +255,8 @@ class EndpointAgenda(Agenda):
             fits = [round(fit, 6) for fit in relevance(said, [link.words for link in links])]
             if max(fits, default=0.0) > 0:
                 return links[fits.index(max(fits))]
+            if links and links[0].way in _TO_VALUE:  # a value goes before things of longer names, if as many have it
+                links = [one for one in links if one.way in _TO_VALUE]
             # What links to a thing that only has the word in its name is not meant: "in Berlin" is no Berlin Schulz.
             if sure and len(links) == 1 and (anchor.exact or not anchor.id or links[0].way in (2, 7)):
                 return links[0]
@@ -289,10 +290,10 @@ class EndpointAgenda(Agenda):
         return dated[0] if timed and len(dated) == 1 else None
 
     def _counted(self, edges: str, pattern: str, first: str, thought: str) -> Generator[Calls, None, list[Link]]:
-        """The ways that a pattern has with their properties, those that link most members first."""
+        """The ways that a pattern has with their properties, those that link most members first, of these values."""
         query = (
             f"SELECT ?way {edges} (COUNT(DISTINCT ?answer) AS ?n) WHERE {{ {pattern} }} "
-            f"GROUP BY ?way {edges} ORDER BY {first}DESC(?n) LIMIT {_LIMIT}"
+            f"GROUP BY ?way {edges} ORDER BY {first}DESC(?n) DESC(?way) LIMIT {_LIMIT}"
         )
         table = yield from self.queried(query, thought)
         found = []

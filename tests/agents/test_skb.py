@@ -102,9 +102,8 @@ def test_what_a_query_computed_of_the_nodes_or_counted_comes_with_the_answer_and
     for said, ran, more, query in (
         (f"She built {len(SHIPS)}.", count, (), count),
         ("She built many.", count, (), ""),
-        (f"In {len(SHIPS)}1.", count, (), count),
-        (f"In {len(SHIPS)}1.", count, (LOOK,), ""),
-        (f"About {len(SHIPS)}0 of them.", count, (), count),
+        (f"In {len(SHIPS)}1.", count, (), ""),
+        (f"About {len(SHIPS)}0 of them.", count, (), ""),
         (f"{len(SHIPS) / 7:.2f} a year.", yearly, (), yearly),
         (f"She built {len(SHIPS)}, Marit Skarrow 2.", both, (), both),
         (f"She built {len(SHIPS)} of them.", both, (), ""),
@@ -114,8 +113,6 @@ def test_what_a_query_computed_of_the_nodes_or_counted_comes_with_the_answer_and
         ended = says(("finish", {"nodes": [], "answer": said}), thought="x")
         run = asked(demo_kb, tmp_path, says(("execute_query", {"query": ran})), *more, ended)
         assert (run.outcome.query, run.outcome.table is not None) == (query, bool(query))
-        wrong = re.findall(rf"{len(SHIPS)}[01]", said) if query == count else []
-        assert [one.about for one in run.outcome.doubts if one.kind == "told"] == wrong
         words = verbalize_answer(run.outcome.query, run.outcome.result, "en")
         assert (words is not None and NODES[BUILDER]["name"] in words.text()) is bool(query)
 

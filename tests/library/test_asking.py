@@ -34,7 +34,7 @@ from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.console import print_run
 from kbnav.errors import CredentialsError, ServiceError, Stopped, UsageError
 from kbnav.knowledge.open import bundled_mirror, open_kb
-from kbnav.knowledge.wikidata.mirror.server import MirrorServer
+from kbnav.knowledge.serving import MirrorServer
 from kbnav.models.cancellation import Cancellation
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.retrieval.expansion import build_prf

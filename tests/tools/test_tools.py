@@ -170,10 +170,9 @@ def test_below_a_result_stand_its_rows_different_values_and_empty_cells():
         "Ids that stand alone have no label.",
     ]
     assert table_text(table("x", (7,)), Shown()) == "x\n7\n1 row."
-    sums = [
-        (Term("literal", text, f"{XSD}double"),) for text in ("60887.67000000001", "-0.30000000000000004", "1.5E300")
-    ]
-    assert table_text(AnswerTable(("x",), tuple(sums)), Shown()).split()[1:4] == ["67.67", "-0.3", "1.5E300"]
+    numbers = ("60887.67000000001", "-0.30000000000000004", "1.5E300", "98765432101.990005", "0.00001234567890123456")
+    doubles = tuple((Term("literal", text, f"{XSD}double"),) for text in numbers)
+    assert table_text(AnswerTable(("x",), doubles), Shown()).split()[1:6] == ["60887.67", "-0.3", *numbers[2:]]
 
 
 def test_a_cut_result_lists_the_values_of_a_column_that_has_few():

@@ -388,6 +388,10 @@ def is_mirror(state: Mapping[str, Any]) -> bool:
     return "mirror" in state
 
 
+TO_FINISH = " Finish with what you have."
+"""Ends what a model is told where no more may be looked up."""
+
+
 class Meter:
     """Counts the requests of one question that are really sent, those tried again among them; threads share it."""
 
@@ -425,10 +429,10 @@ class Meter:
     def spent(self) -> str:
         """Why no more may be looked up, for a model; empty while there is room."""
         if not self._most or sum(self.sent.values()) < self._most:
-            return self.impatient and f"{self.impatient} Finish with what you have."
+            return self.impatient and self.impatient + TO_FINISH
         return (
-            f"The {self._most} requests to the knowledge base that a question may cost are used up: "
-            "nothing more can be looked up. Finish with what you have."
+            f"The {self._most} requests to the knowledge base that a question may cost (budget.requests) are used up: "
+            f"nothing more can be looked up.{TO_FINISH}"
         )
 
 

@@ -7,7 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -28,8 +28,7 @@ from kbnav.knowledge.evidence import MOST_ROWS, Provenance
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.models.cancellation import Cancellation, in_thread
-from kbnav.runs.citation import citation, query_link
-from kbnav.runs.trajectory import Call, Doubt, Run, Status, Step
+from kbnav.runs.trajectory import Call, Doubt, Run, Status, Step, citation, query_link
 from kbnav.sessions import session
 from kbnav.sessions.evidence import run_evidence
 from kbnav.settings.model import OFFLINE, SEPARATOR, Settings, load_settings
@@ -57,7 +56,7 @@ class QueryResult(AnswerTable):
         return bool(self.rows) if self.boolean is None else self.boolean
 
 
-class KB:
+class KB(AbstractContextManager["KB", None]):
     """An open knowledge base; ``kbnav.open`` makes one.
 
     It is closed by ``close``, at the end of a ``with`` block, or when nothing refers to it any more. Threads may share
@@ -133,9 +132,6 @@ class KB:
 
     def _language(self, given: str | None, text: str = "") -> str:
         return chosen_language(given or self.settings.language, text)
-
-    def __enter__(self) -> KB:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()

@@ -148,6 +148,7 @@ def test_a_stream_that_is_closed_stops_the_run(fresh_home):
         ({"messages": [{"role": "user", "content": "x" * 20_000}]}, 422, "20,000 characters"),
         ({"messages": []}, 422, "messages"),
         ({"n": 2}, 400, "n"),
+        ({"stream_options": {"include_usage": "maybe"}}, 422, "include_usage"),
         ({"tools": [{"type": "function"}]}, 400, "tools"),
         ({"response_format": {"type": "json_object"}}, 400, "response_format"),
     ],

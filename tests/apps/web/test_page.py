@@ -164,6 +164,8 @@ def test_thousands_of_rows_are_sorted_and_paged_by_the_server(page, server):
     page.click(".sparql .sort >> nth=1")
     page.wait_for_selector("text=Rows 1 to 50 of")
     page.wait_for_selector(".sparql th[aria-sort=ascending]")
+    page.click(".sparql .sort >> nth=1")
+    page.wait_for_selector(".sparql th[aria-sort=descending]")
 
 
 def test_a_reload_goes_on_where_the_run_is_and_says_what_is_awaited_and_for_how_many_seconds(page, held_server):

@@ -251,11 +251,14 @@ def test_a_ranking_is_written_in_every_form(form):
 
 
 def test_labels_and_units_that_a_result_lacks_are_looked_up_for_its_file():
-    text = b"".join(download(table(), "csv", known=lambda _: ({"Q2": "Two"}, {}))).decode()
+    text = b"".join(download(table(), "csv", known=lambda *_: ({"Q2": "Two"}, {}))).decode()
     assert list(csv.reader(io.StringIO(text, newline="")))[2][2:] == ["Two", "Q2"]
-    tall = table_result(AnswerTable(("tall",), tuple((Term("literal", text),) for text in ("1", "2"))))
+    tall = table_result(AnswerTable(("tall",), tuple((Term("literal", str(one)),) for one in range(1, 202))))
     units = {(next(tall.rows()), 0): Measure("metre")}
-    assert b"tall,tall unit\r\n1,metre\r\n2,?" in b"".join(download(tall, "csv", known=lambda _: ({}, units)))
+    assert b"tall,tall unit\r\n1,metre\r\n2,?" in b"".join(download(tall, "csv", known=lambda *_: ({}, units)))
+    wanted: list[bool] = []
+    assert b"unit" not in b"".join(download(tall, "csv", known=lambda _, one: wanted.append(one) or ({}, {})))
+    assert wanted == [True, False]
 
 
 def test_only_a_graph_is_written_as_rdf():

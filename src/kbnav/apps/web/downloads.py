@@ -21,8 +21,8 @@ from kbnav.runs.trajectory import Outcome
 
 T = TypeVar("T")
 Form = Literal["csv", "tsv", "json", "xlsx", "nt"]
-Known = Callable[[Sequence[Row]], tuple[Mapping[str, str], Measures]]
-"""Labels of entities in some rows that the result itself lacks, and the units of their amounts."""
+Known = Callable[[Sequence[Row], bool], tuple[Mapping[str, str], Measures]]
+"""Labels of entities in some rows that the result itself lacks, and, where wanted, the units of their amounts."""
 MEDIA: Mapping[Form, str] = {
     "csv": "text/csv; charset=utf-8",
     "tsv": "text/tab-separated-values; charset=utf-8",
@@ -47,7 +47,7 @@ _SHEET_ROWS = 1_048_576
 _BYTES = 1 << 16
 
 
-def download(result: Result, form: Form, *, exact: bool = False, known: Known = lambda _: ({}, {})) -> Iterator[bytes]:
+def download(result: Result, form: Form, *, exact: bool = False, known: Known = lambda *_: ({}, {})) -> Iterator[bytes]:
     """A whole result, a piece at a time.
 
     CSV and Excel have in a column of its own an entity's id beside its label, and an amount's unit, ``?`` where it was
@@ -73,7 +73,7 @@ def answer_csv(outcome: Outcome, fields: Sequence[Mapping[str, Any]] = ()) -> st
         return table.to_csv()
     rows: Iterable[Sequence[Any]] = [["answer"], [outcome.text]] if outcome.text else []
     if table is not None:
-        rows = _labelled(Result.of(table), lambda _: ({}, {}), text_of, len(table))
+        rows = _labelled(Result.of(table), lambda *_: ({}, {}), text_of, len(table))
     elif outcome.ranking:
         rows = outcome.ranking.lines(fields)
     return "".join(_csv_texts(rows, exact=False))
@@ -105,13 +105,13 @@ def _labelled(
 ) -> Iterator[Sequence[str | float]]:
     """The names of the columns, and the rows: a label with its id, an amount with its unit, if the ``first`` do."""
     some, kinds = [*result.rows(0, first)], dict.fromkeys(range(len(result.columns)), "")
-    begun = known(some[:PART])
+    begun = known(some[:PART], True)
     kinds |= {place: "unit" for (_, place), one in begun[1].items() if one.unit}
     kinds |= {place: "id" for row in some for place, cell in enumerate(row) if result.head.entity(cell)}
     names = zip(result.columns, kinds.values(), strict=True)
     yield [text for name, kind in names for text in ((name, f"{name} {kind}") if kind else (name,))]
     for batch, rows in enumerate(_batches(result.rows())):
-        more, measured = known(rows) if batch else begun
+        more, measured = known(rows, "unit" in kinds.values()) if batch else begun
         head = replace(result.head, labels={**result.head.labels, **more})
         for row in rows:
             line: list[str | float] = []

@@ -106,7 +106,7 @@ def measures(query: str, table: AnswerTable, rows: Sequence[Row], run: RunQuery,
     try:
         answer = run(
             f"{read.prologue}SELECT DISTINCT ?place ?thing ?value ?unit ?precision WHERE "
-            f"{{ {' UNION '.join(parts)} {about} }} LIMIT {_COUNTED}"
+            f"{{ {' UNION '.join(parts)} {about} }} LIMIT {2 * len(rows) * len(parts)}"
         )
     except TellModel:
         return {}

@@ -74,7 +74,7 @@ class Conversation(Asked):
     """A request for a completion."""
 
     messages: list[Message] = Field(min_length=1, max_length=1000)
-    stream_options: dict[str, Any] | None = None
+    stream_options: dict[str, bool | None] | None = None
     n: int | None = None
     functions: list[Any] | None = None
     response_format: dict[str, Any] | None = None

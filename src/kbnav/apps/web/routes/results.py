@@ -16,7 +16,6 @@ from pydantic import BaseModel, Field
 
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.console import answer_table, evidence_data, property_name
-from kbnav.apps.web.answers import PAGE, query_data, result_data
 from kbnav.apps.web.downloads import MEDIA, Form, Known, attachment, download
 from kbnav.apps.web.results import Result, Row, cell_data, matching, sorted_rows, table_result
 from kbnav.apps.web.routes.common import (
@@ -30,7 +29,7 @@ from kbnav.apps.web.routes.common import (
     look_up,
     reader_of,
 )
-from kbnav.apps.web.service import Served, missing_labels
+from kbnav.apps.web.service import PAGE, Served, missing_labels, query_data, result_data
 from kbnav.apps.web.store import StoredResult, unguessable
 from kbnav.errors import KbnavError, QueryTimeout, Stopped, StopRun
 from kbnav.knowledge.base import Entity
@@ -50,11 +49,10 @@ LONGEST_QUERY = 50_000
 MOST_NAMES = 12
 LABEL_SECONDS = 5.0
 """Longest wait for what only helps: labels of rows, names to complete."""
-FILE_SECONDS = 20.0
-"""Longest for which labels and units are looked up while a file is written."""
+MORE_SECONDS = 20.0
+"""Longest wait for units; no look-up of labels and units for a whole result begins later than this."""
 MOST_NAMED = 1_000
 """Things whose labels are looked up before rows are sorted or searched, of ten times so many rows."""
-MEASURE_SECONDS = 15.0
 SORT_SECONDS = 60.0
 READ_SECONDS = 30.0
 """Seconds for which a client may read nothing of a download."""
@@ -174,10 +172,9 @@ async def waiting(name: Name, parts: ChatOf, visitor: VisitorOf) -> dict[str, in
 
 
 @router.delete("/queries/{name}", status_code=204)
-async def stop_query(name: Name, parts: ChatOf, visitor: VisitorOf) -> Response:
+async def stop_query(name: Name, parts: ChatOf, visitor: VisitorOf) -> None:
     """Stop a query of one's own."""
     parts.service.queries.stop(visitor.owner, name)
-    return Response(status_code=204)
 
 
 @router.get("/kbs/{kb}/names")
@@ -221,7 +218,7 @@ def prefixes(kb: str, parts: ChatOf, visitor: VisitorOf) -> Mapping[str, str]:  
     return {**STANDARD_PREFIXES, **own}
 
 
-# Rows, files, evidence and dates of a result: one's own, or what is shared by a link
+# Rows, files, evidence and measures of a result: one's own, or what is shared by a link
 
 
 Stored = tuple[StoredResult, Result]
@@ -242,7 +239,7 @@ def _shared_result(run: SharedRun, parts: ChatOf) -> Stored:
 
 
 def _add_routes(prefix: str, result: Callable[..., Any]) -> None:
-    """Rows, evidence, dates and files of what ``result`` finds."""
+    """Rows, evidence, measures and files of what ``result`` finds."""
     dependency = Depends(result)
 
     @router.get(f"{prefix}/rows")
@@ -298,7 +295,7 @@ def _add_routes(prefix: str, result: Callable[..., Any]) -> None:
             return []
         chosen = await asyncio.to_thread(result.at, [number for number in row if 0 <= number < result.count])
         look = partial(_measures, served, stored, query, chosen)
-        found = await look_up(request, parts, reader_of(request), served, look, MEASURE_SECONDS)
+        found = await look_up(request, parts, reader_of(request), served, look, MORE_SECONDS)
         return [[found.get((row, place)) for place in range(len(row))] for row in chosen]
 
     @router.get(f"{prefix}/{{form}}", responses=_FILES)  # last: it takes any name
@@ -332,7 +329,7 @@ def _sorted(
     ids = missing_labels(rows if find else [row[at : at + 1] for row in rows], table.head)
     if few := 0 < len(ids) <= MOST_NAMED:
         served, labels = parts.service.kb(head.kb), parts.store.results.labels(head.id)
-        missing, end = [one for one in ids if one not in labels], time.monotonic() + FILE_SECONDS
+        missing, end = [one for one in ids if one not in labels], time.monotonic() + MORE_SECONDS
         with suppress(KbnavError), served.breaker.watching():
             while missing and time.monotonic() < end:
                 batch, missing = missing[:50], missing[50:]
@@ -363,15 +360,15 @@ def _measures(served: Served, stored: Stored, query: str, rows: Sequence[Row]) -
 
 def _known_of(served: Served, stored: Stored, query: str) -> Known:
     """Look up what a file's rows lack; a knowledge base that is slow or fails leaves it without."""
-    (about, table), end = stored, time.monotonic() + FILE_SECONDS
+    (about, table), end = stored, time.monotonic() + MORE_SECONDS
 
-    def known(rows: Sequence[Row]) -> tuple[Mapping[str, str], Measures]:
-        ids = missing_labels(rows, table.head)
-        if time.monotonic() < end and (ids or query):
+    def known(rows: Sequence[Row], units: bool) -> tuple[Mapping[str, str], Measures]:
+        labels, ids = dict[str, str](), missing_labels(rows, table.head)
+        if time.monotonic() < end and (ids or (units and query)):
             with suppress(KbnavError), served.breaker.watching():
-                labels = served.kb.labels(ids, language=about.language) if ids else {}
-                return labels, _measures(served, stored, query, rows) if query else {}
-        return {}, {}
+                labels |= served.kb.labels(ids, language=about.language) if ids else {}
+                return labels, _measures(served, stored, query, rows) if units and query else {}
+        return labels, {}
 
     return known
 

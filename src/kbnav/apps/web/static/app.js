@@ -204,9 +204,11 @@ class Chat {
 
   /** The page of a query for all that is stated of an entity whose id was typed; nothing where there is no such. */
   async describe(id) {
+    const turn = this.opened;
     this.send.disabled = true;
     const found = await call(`/api/entities/${encodeURIComponent(this.base.key)}/${id}?language=${language}`).catch(() => null);
     this.send.disabled = false;
+    if (turn !== this.opened) return true;
     if (found) this.write(`SELECT ?property ?value WHERE {\n  wd:${found.id} ?claim ?value .\n  ?property wikibase:directClaim ?claim .\n}`, { now: true, title: `${found.label} (${found.id})`, about: found.about });
     return Boolean(found);
   }

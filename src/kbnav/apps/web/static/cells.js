@@ -72,7 +72,7 @@ export function fileName(href) {
 /** A text that is nothing but numbers, dates and points, or has these behind names, each as a cell has it, of its `units` too; a date that may stand for a month or a year stays. */
 export function readable(text, units = new Map()) {
   const [, list, rest] = /^(.*?)( … \(\+\d+\))?$/s.exec(text);
-  const one = (part) => /^-?\d+(?:\.\d+)?$/.test(part) ? [grouped(part), ...(units.has(part) ? [units.get(part)] : [])].join("\u00a0") : /-\d\d-(?!01)\d\d$/.test(part) && DATE.test(part) ? dated(part) : located({ text: part }) || null;
+  const one = (part) => /^-?\d+(?:\.\d+)?$/.test(part) ? [grouped(part), units.get(part)].filter(Boolean).join("\u00a0") : /-\d\d-(?!01)\d\d$/.test(part) && DATE.test(part) ? dated(part) : located({ text: part }) || null;
   const shown = list.split(", ").map(one);
   if (shown.includes(null)) return text.replace(/(?<=: )[^;]+(?=; |$)|(?<= \()[^()]+(?=\)$)/g, (part) => one(part) ?? part);
   return shown.join(language === "zh" ? "、" : "; ") + (rest ?? "");

@@ -7,12 +7,12 @@ import { t } from "./text.js";
 
 const ADDRESS = 60; // characters of an address that are shown
 
-/** What is known of one row, beside rows of the entities that are `shown`; of its amounts the `units`. */
-export function statements(found, shown = new Set(), units = new Map()) {
+/** What is known of one row, beside rows of the entities that are `shown`. */
+export function statements(found, shown = new Set()) {
   if (found.failed) return [h("span", { class: "problem" }, t("evidence.failed", { why: found.failed }))];
   const told = found.rows[0] ?? [];
   return [
-    told.length > 0 && h("ul", { class: "statements" }, told.map((one) => h("li", { dir: "auto" }, statement(one, found.copy, shown, units)))),
+    told.length > 0 && h("ul", { class: "statements" }, told.map((one) => h("li", { dir: "auto" }, statement(one, found.copy, shown)))),
     told.length === 0 && found.absent.length === 0 && h("p", {}, t("evidence.none")),
     ...found.absent.map((condition) => h("p", { dir: "auto" }, withVariables(t("evidence.absent", { condition })))),
     found.cut && h("p", { class: "soft" }, t("evidence.cut")),
@@ -21,11 +21,11 @@ export function statements(found, shown = new Set(), units = new Map()) {
 }
 
 /** A statement with what it rests on; of a `copy` which may lack that, without other values that are `shown` as rows. */
-function statement(one, copy, shown, units) {
+function statement(one, copy, shown) {
   const others = one.others.filter((other) => !shown.has(other.id));
   if (one.source === "document") return [cell(one.subject), h("span", { class: "soft" }, ` ${t("evidence.document")} `), h("q", { dir: "auto" }, one.value.text)];
   const page = one.statement && /^https:\/\/www\.wikidata\.org\/wiki\/Q\d+$/.test(one.subject.href) && /P\d+$/.exec(one.property.href);
-  const claim = h("span", {}, cell(one.subject), " — ", link(one.property.text, one.property.href), " — ", cell(one.value), units.get(one.value.text));
+  const claim = h("span", {}, cell(one.subject), " — ", link(one.property.text, one.property.href), " — ", cell(one.value));
   if (one.source === "generated") return [claim, warning(t("evidence.generated"))];
   if (one.chain) return [claim, h("span", { class: "soft" }, ` ${t("evidence.chain")}`)];
   return [claim,

@@ -152,8 +152,9 @@ export class ResultView {
       const value = page.rows[places[at]][column];
       if (one) Object.assign(value, { unit: one.unit, precision: one.precision ?? value.precision });
     }));
-    const units = new Map(page.rows.flat().flatMap((one) => (one?.unit ? [[one.text, one.unit]] : [])));
-    if (units.size) this.element.dispatchEvent(new CustomEvent("measured", { bubbles: true, detail: units }));
+    const units = new Map();
+    for (const { text, unit = "" } of page.rows.flat().filter((one) => one?.kind === "number")) units.set(text, (units.get(text) ?? unit) === unit ? unit : ""); // of equal numbers all have it
+    this.element.dispatchEvent(new CustomEvent("measured", { bubbles: true, detail: units }));
     const lines = this.body.querySelectorAll(":scope > tr:not(.evidence)");
     showCells(page.rows, this.open).forEach((cells, row) => cells.forEach((cell, place) => measurable(page.rows[row][place]) && lines[row].children[place].replaceWith(cell)));
   }
@@ -230,8 +231,7 @@ function evidenceButton(base, number, width) {
     try {
       const [found, { statements }] = await Promise.all([call(`${base}?${new URLSearchParams({ row: number })}`), import("./evidence.js")]);
       const shown = new Set([...row.parentElement.querySelectorAll("tr:not(.evidence) a[data-entity]")].map((one) => one.dataset.entity));
-      const units = new Map([...row.querySelectorAll(".unit")].map((one) => [one.previousSibling.title, one.textContent]));
-      told.replaceChildren(...statements(found, shown, units));
+      told.replaceChildren(...statements(found, shown));
     } catch (error) {
       told.replaceChildren(h("span", { class: "problem" }, error.message));
     }

@@ -57,8 +57,9 @@ export class RunView {
     }
   }
 
-  /** Numbers in the answer's words have their units. */
+  /** Numbers in the answer's words have their units, those of the first rows. */
   measured(units) {
+    if (this.units) return;
     const words = this.element.querySelector(".answer .text");
     this.units = units;
     if (words) words.textContent = readable(words.dataset.said, units);
