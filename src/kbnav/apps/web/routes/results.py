@@ -226,7 +226,7 @@ Stored = tuple[StoredResult, Result]
 
 def _own_result(result_id: str, parts: ChatOf, visitor: VisitorOf) -> Stored:
     found = parts.store.results.find(result_id)
-    if found is None or found[0].owner != visitor.owner:
+    if found is None or found[0].owner not in visitor.owners:
         raise HTTPException(404, "you have no such result")
     return found
 
