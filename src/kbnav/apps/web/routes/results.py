@@ -16,7 +16,6 @@ from pydantic import BaseModel, Field
 
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.console import answer_table, evidence_data, property_name
-from kbnav.apps.web.answers import PAGE, query_data, result_data
 from kbnav.apps.web.downloads import MEDIA, Form, Known, attachment, download
 from kbnav.apps.web.results import Result, Row, cell_data, matching, sorted_rows, table_result
 from kbnav.apps.web.routes.common import (
@@ -30,7 +29,7 @@ from kbnav.apps.web.routes.common import (
     look_up,
     reader_of,
 )
-from kbnav.apps.web.service import Served, missing_labels
+from kbnav.apps.web.service import PAGE, Served, missing_labels, query_data, result_data
 from kbnav.apps.web.store import StoredResult, unguessable
 from kbnav.errors import KbnavError, QueryTimeout, Stopped, StopRun
 from kbnav.knowledge.base import Entity
@@ -228,7 +227,7 @@ Stored = tuple[StoredResult, Result]
 
 def _own_result(result_id: str, parts: ChatOf, visitor: VisitorOf) -> Stored:
     found = parts.store.results.find(result_id)
-    if found is None or found[0].owner != visitor.owner:
+    if found is None or found[0].owner not in visitor.owners:
         raise HTTPException(404, "you have no such result")
     return found
 
