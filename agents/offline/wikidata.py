@@ -167,7 +167,7 @@ class WikidataAgenda(Agenda):
             label, parts = edge.property.label, edge.property.label.split()
             read = words.function.difference(words.joins).isdisjoint(parts) and parts[-1] not in words.joins
             if read and edge.value.kind in _KINDS.values():
-                asked[form.format(words=label, name=name.text)] = None
+                asked[form.format(words=label, name=name.items[0].label or name.text)] = None
         return tuple(sorted(asked, key=lambda one: -relevance(self.question.text, [one])[0])[:_RELATIONS])
 
     def _tried(self) -> Generator[Calls, None, tuple[str, ...]]:

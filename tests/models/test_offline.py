@@ -91,10 +91,10 @@ def test_follow_ups_take_what_they_leave_out_from_the_turn_before(agent, first, 
 @pytest.mark.parametrize(
     ("first", "then", "told"),
     [
-        ("Who discovered radium?", "Where were they born?", "ask it whole"),  # they are two
-        ("Who discovered radium?", "And polonium?", "ask it whole"),
-        ("Who discovered radium?", "and when?", "ask it whole"),
-        ("Who discovered radium?", "How many are there?", "ask it whole"),
+        ("Who discovered radium?", "Where were they born?", "ask the whole question"),  # they are two
+        ("Who discovered radium?", "And polonium?", "ask the whole question"),
+        ("Who discovered radium?", "and when?", "ask the whole question"),
+        ("Who discovered radium?", "How many are there?", "ask the whole question"),
         ("Who discovered oxygen?", "Where was he born?", ""),  # only when that was is known here
         ("Where was Marie Curie born?", "who are you", "Ask about something"),
         ("Where was Marie Curie born?", "who am I", "Ask about something"),
@@ -185,11 +185,12 @@ def test_words_that_say_little_are_no_reason_to_refuse_in_five_languages(agent, 
     assert ask(agent, question).outcome.text == answer
 
 
-@pytest.mark.parametrize("question", ["Who discovered gold?", "Who taught Niels Bohr?", "Who is polonum's uncle?"])
-def test_what_is_offered_is_of_the_name_and_answered(agent, question):
+@pytest.mark.parametrize("question", ["Who discovered gold?", "Who is Curie's uncle?", "Who is polonum's uncle?"])
+def test_what_is_offered_is_of_the_whole_name_and_answered(agent, question):
     outcome, understood = reading(agent, question)
     offered = {asked(agent, one).outcome.status for one in understood.instead}
     assert (outcome.status, offered) == ("no answer", {"answered"} if "polonum" not in question else set())
+    assert not any("of Curie" in one for one in understood.instead)
 
 
 @pytest.mark.parametrize(
@@ -213,8 +214,7 @@ def test_of_a_name_alone_it_is_told_what_is_stated_of_it(agent, question, text, 
 
 def test_a_misspelled_name_is_offered_as_it_is_written(agent):
     outcome, understood = reading(agent, "Who discovered polonum?")
-    assert outcome.status == "no answer"
-    assert understood.unused == ("polonum",)
+    assert (outcome.status, understood.unused) == ("no answer", ("polonum",))
     assert understood.instead == ("Who discovered polonium?",)
 
 

@@ -123,7 +123,7 @@ def test_what_is_beyond_its_rules_is_no_answer_and_says_which_words(agent, quest
 def test_what_goes_on_from_an_earlier_question_is_no_answer_and_says_so(agent, question, whole):
     before = ask(agent, "Who is the supplier of the Desk Lamp 12?")
     outcome = ask(agent, question, history=[Turn(before.question, before.path, before.outcome)]).outcome
-    assert (outcome.status, "ask it whole" in outcome.note) == ("no answer", not whole)
+    assert (outcome.status, "ask the whole question" in outcome.note) == ("no answer", not whole)
 
 
 def test_the_words_that_are_left_over_are_told(agent):

@@ -204,8 +204,7 @@ def test_stop_hangs_up_on_the_model(page, fresh_home):
 
 def test_a_shared_run_is_read_by_others_and_no_longer_when_it_is_taken_back(page, server, tmp_path):
     page.goto(server.url)
-    page.wait_for_selector(".welcome .example")
-    assert page.is_visible("text=Try one of these:")
+    page.wait_for_selector("text=Try one of these:")
     assert page.inner_text(".welcome h2") == "Ask Wikidata (partial copy) in your own words"
     ask(page, MARIE)
     wait_for_the_end(page)
@@ -353,6 +352,7 @@ def test_the_answer_is_read_while_it_is_written(page, fresh_home):
         Server(web_settings(fresh_home, model="stub", base_url=model.base_url, temperature=None)) as server,
     ):
         page.goto(server.url)
+        page.wait_for_selector(".welcome >> text=A language model (stub) answers from this data.")
         ask(page, MARIE)
         assert model.half.wait(60)
         page.wait_for_selector(".awaited >> text=The language model is writing")

@@ -39,7 +39,7 @@ def test_words_that_are_left_over_are_named_and_the_question_is_declined(page, s
 def test_a_question_that_leads_to_nothing_is_followed_by_the_three_nearest(page, server, question, nearest, answer):
     ask_and_wait(page, server, question)
     page.wait_for_selector(".answer .example")
-    assert "a copy of 199 named entities, November 1, 2026" in page.inner_text(".answer .holds")
+    assert "a copy of 199 things with names, November 1, 2026" in page.inner_text(".answer .holds")
     assert page.locator(".answer .example").count() == 3
     page.click(f".answer .example >> nth=0 >> text={nearest}")
     page.wait_for_selector(f".run:nth-of-type(2) .answer .rows td >> text={answer}")
@@ -146,7 +146,7 @@ def test_what_a_copy_only_lacks_is_not_denied_and_of_which_copy_it_is(page, serv
     assert page.inner_text(".rows tbody td >> nth=0") == cell
     assert not page.is_visible(".answer .text")
     assert page.locator(".absent strong").all_inner_texts() == [why]
-    assert re.search(r"copy of 199 named entities, \w+ 1, 2026", page.inner_text(".answer .origin"))
+    assert re.search(r"copy of 199 things with names, \w+ 1, 2026", page.inner_text(".answer .origin"))
 
 
 def test_what_is_said_of_a_typed_query_is_open_but_in_english_alone_it_is_closed(page, server):

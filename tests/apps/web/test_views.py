@@ -57,7 +57,7 @@ def test_five_hundred_points_are_clustered_and_one_opens(page, server):
     told = page.inner_text(".map .popup")
     assert all(part in told for part in ("Berlin Q64", "people", "3,469,849", "Oct 28, 1237", "2°\u00a0N, 1°\u00a0E"))
     assert page.locator(".map .popup a[href$=Q64]").count() == 1
-    assert "1 row left out" in page.inner_text(".map figcaption")
+    assert "1 row left out: place not known here" in page.inner_text(".map figcaption")
     assert page.locator(".map .borders").count() == 1
     drawn = "document.querySelector('.leaflet-proxy').style.transform"  # with its scale
     for keys, pressed, zooms in (([], False, False), (["Control"], False, True), ([], True, True)):

@@ -170,7 +170,7 @@ class Chat {
     document.title = "kbnav";
     runs.append(h("div", { class: "welcome" }, h("h2", {}, t("welcome.head", { kb: entities > 0 ? t("welcome.asked", { kb: name }) : name })),
       h("p", {}, name === "Wikidata" && t("welcome.wikidata"), types.length > 0 && t("welcome.types", { kb: key, types: new Intl.ListFormat(language).format(types.slice(0, TYPES)) }), " ", explore ? t("welcome.texts") : t("welcome.what"), key === "demo" && ` ${t("copy.demo")}`), this.ask,
-      this.model.value === "offline" && h("p", { class: "soft" }, h("strong", {}, t("offline.badge")), ". ", t("offline.about")), this.holds(key)));
+      h("p", { class: "soft" }, this.model.value === "offline" ? [h("strong", {}, t("offline.badge")), ". ", t("offline.about")] : this.readsQueries && t("model.about", { model: this.model.value })), this.holds(key)));
     this.focus();
   }
 

@@ -162,7 +162,7 @@ async function drawMap({ columns, rows, kinds }, box) {
   if (outside) box.before(whole);
   uncrowded();
   const drawn = marks.getLayers().map((mark) => `${mark.options.title} ${mark.getLatLng()}`);
-  return [t("map.label", { n: new Set(drawn).size }), leftOut(rows, drawn)].filter(Boolean).join(" · ");
+  return [t("map.label", { n: new Set(drawn).size }), leftOut(rows, drawn, t("view.place"))].filter(Boolean).join(" · ");
 }
 
 /** Places without the few that lie so far off that the others would be small; all where there are few, or that changes little. */
@@ -175,8 +175,8 @@ function bulk(points) {
   return most.length >= CROWD && off(sorted.at(-1)) > APART * off(most.at(-1)) ? most : points;
 }
 
-/** How many rows have nothing that can be drawn. */
-const leftOut = (rows, drawn) => rows.length > drawn.length && t("view.left_out", { n: rows.length - drawn.length });
+/** How many rows lack `what` is drawn. */
+const leftOut = (rows, drawn, what) => rows.length > drawn.length && t("view.left_out", { n: rows.length - drawn.length, what });
 
 const meet = (one, other) => one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
 
@@ -261,7 +261,7 @@ function drawTimeline({ columns, rows, kinds }, box) {
   const y = { field: "name", type: "nominal", sort: null, axis: { title: null, grid: true } };
   const tooltip = [{ field: "name" }, { field: "told", type: "nominal" }];
   const layer = [{ mark: { type: "rule", strokeWidth: 6, strokeCap: "round", opacity: 0.6 }, encoding: { x2: { field: "to" } } }, { mark: { type: "point", filled: true, size: 70 } }];
-  return plot(box, { data: { values }, height: { step: 20 }, encoding: { x, y, tooltip }, layer: dates.length > 1 ? layer : layer.slice(1) }, [t("timeline.label", { n: values.length }), leftOut(rows, values)].filter(Boolean).join(" · "));
+  return plot(box, { data: { values }, height: { step: 20 }, encoding: { x, y, tooltip }, layer: dates.length > 1 ? layer : layer.slice(1) }, [t("timeline.label", { n: values.length }), leftOut(rows, values, t("view.date"))].filter(Boolean).join(" · "));
 }
 
 /** Bars of what has a name once; a line where one name, or none, has several values in time. */
@@ -282,7 +282,7 @@ function drawChart({ columns, rows, kinds }, box) {
   }
   return plot(box, { data: { values }, height: { step: 22 }, mark: "bar",
     encoding: { y: { field: "name", type: "nominal", sort: null, axis: { title: null } }, x: { ...y, aggregate: "mean", axis: { ...axis, orient: "top" } }, tooltip } },
-  [label, names.size < values.length && t("chart.means"), leftOut(rows, values)].filter(Boolean).join(" · "));
+  [label, names.size < values.length && t("chart.means"), leftOut(rows, values, t("view.number"))].filter(Boolean).join(" · "));
 }
 
 /** Links between the entities of two columns; of one column those of the statements behind its first rows. What is no thing is left out. */
