@@ -314,8 +314,9 @@ def greet(context: Any, thought: str, name: str) -> str:
 
 def test_an_answer_is_copied_pickled_and_returned_from_fastapi(kb):
     answer = kbnav.ask(MARIE, kb=kb, model="offline")
-    assert copy.deepcopy(answer).evidence == kb.evidence(answer)
     sent = pickle.loads(pickle.dumps(answer))
+    assert copy.deepcopy(answer).evidence == kb.evidence(answer)
+    assert pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(answer)))).evidence == answer.evidence
     assert (sent, sent.rows) == (answer, ROWS)
     with pytest.raises(UsageError, match="was pickled without"):
         _ = sent.evidence

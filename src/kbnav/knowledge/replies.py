@@ -138,7 +138,8 @@ def check_status(reply: Reply) -> None:
         raise Banned(f"{where} has banned this client: {one_line(reply.text)}")
     if reply.status in (401, 403):
         hint = "set contact to a real address" if _AGENT.search(reply.text) else CHECK_CREDENTIALS
-        raise CredentialsError(f"{where} refuses access ({reply.status}: {one_line(reply.text)}); {hint}")
+        told = ": ".join(filter(None, (str(reply.status), one_line(reply.text))))
+        raise CredentialsError(f"{where} refuses access ({told}); {hint}")
     if reply.status >= 500:
         raise Again(ServiceError(f"{where} fails with {reply.status}: {one_line(reply.text)}"), retry_after(reply))
 

@@ -129,8 +129,8 @@ def query(
         else:
             Console().print(table_lines(table) if table.boolean is None else str(table.boolean))
             with suppress(KbnavError):  # the rows are there; only words for them are missing
-                _, words, nothing = explained(opened, query, table)
-                told = (words.text() if words else "", absence_text(nothing) if nothing else "")
+                _, words, nothing, doubts = explained(opened, query, table)
+                told = (words.text() if words else "", absence_text(nothing) if nothing else "", *map(str, doubts))
                 print(printable("".join(f"{one}\n" for one in told if one)), end="", file=sys.stderr)
 
 

@@ -152,7 +152,7 @@ def _run_query(asked: SparqlQuery, parts: ChatParts, served: Served, owner: str)
             parts.store.count_question(owner, parts.settings.web.questions_per_day)
             raise
         parts.store.count_question(owner, parts.settings.web.questions_per_day)
-        table, words, nothing = explained(served.kb, asked.query, table, asked.language)
+        table, words, nothing, doubts = explained(served.kb, asked.query, table, asked.language)
     labelled = comment_labels(asked.query, table.labels)
     result = table_result(table)
     kept = {**result.to_document(), "query": asked.query}
@@ -161,6 +161,7 @@ def _run_query(asked: SparqlQuery, parts: ChatParts, served: Served, owner: str)
     return {
         **query_data(asked.query, labelled, served),
         "query_words": words.to_document() if words else None,
+        "doubts": [doubt.to_document() for doubt in doubts],
         "result": result_data(head.id, result, nothing),
     }
 
@@ -226,7 +227,7 @@ Stored = tuple[StoredResult, Result]
 
 def _own_result(result_id: str, parts: ChatOf, visitor: VisitorOf) -> Stored:
     found = parts.store.results.find(result_id)
-    if found is None or found[0].owner != visitor.owner:
+    if found is None or found[0].owner not in visitor.owners:
         raise HTTPException(404, "you have no such result")
     return found
 
