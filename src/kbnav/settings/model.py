@@ -80,13 +80,13 @@ class SparqlSource(Strict):
     url: str
     """Address of its SPARQL protocol."""
     graph: str = ""
-    """Default graph; empty: the endpoint's own."""
+    """Graph that names and data come from alone; empty: the endpoint's own default."""
     prefixes: dict[str, str] = {}
     """Prefixes, and the namespaces that they stand for; ids are shown by them, and queries need not declare them."""
     index: str = ""
     """File of its name index, as ``kbnav sparql index`` made it; empty: the endpoint is searched itself."""
     labels: tuple[str, ...] = ()
-    """IRIs of predicates of labels, before those that are looked for anyway."""
+    """IRIs of properties that hold names; ``rdfs:label`` and the like are tried after them."""
     credentials_variable: str = ""
     """Environment variable that holds ``user:password``, or a bearer token, which has no colon."""
     query_page: str = ""
