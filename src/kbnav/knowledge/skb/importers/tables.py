@@ -332,7 +332,8 @@ class TableSource:
                 value, before = document.get(field), prefixes.get(edge.type, "")
                 if not value or not (table.type == kind or not (table.type or kind in typed)):
                     continue
-                several = value.split(", ") if isinstance(value, str) and edge.column not in (table.text or ()) else value
+                joined = isinstance(value, str) and edge.column not in (table.text or ())
+                several = value.split(", ") if joined else value
                 values = table.values({edge.column: several}, edge)
                 ends = [before + one for one in values if (edge.type, before + one) in come]
                 edges += [EdgeRecord(source, edge.relation, end) for end in ends]
