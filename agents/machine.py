@@ -30,7 +30,7 @@ from kbnav.agents.common.state import (
 )
 from kbnav.answers.tables import Absence, encodable
 from kbnav.errors import ServiceError, Stopped, StopRun
-from kbnav.knowledge.base import counted_by
+from kbnav.knowledge.base import TO_FINISH, counted_by
 from kbnav.models.cancellation import Cancellation, OutOfTime, current_cancellation, in_thread
 from kbnav.models.prices import cost_of
 from kbnav.runs.trajectory import FINISH, JOIN, RUN_QUERIES, Call, Dropped, Outcome, Step, Stop, Usage, span
@@ -211,7 +211,7 @@ class Machine:
         refused = _as_steps(triage_calls(state, self.ending, self.budget).dropped, len(all_steps(state)) + 1)
         if self.budget.published and any(step.dropped == "premature finish" for step in refused):
             keep = 0
-        cut = [step.drop("rolled back") for step in state["path"][keep:]]
+        cut = [replace(step, dropped="rolled back") for step in state["path"][keep:]]
         run.tell(Event("dropped", steps=(*cut, *refused)))
         return {
             "path": state["path"][:keep],
@@ -230,13 +230,16 @@ class Machine:
             run.failure.append(error)
         read = state.get("understood")
         outcome = replace(outcome, understood=read, doubts=read.doubts if read else ())
-        last = all_steps(state)[-1:]
-        if outcome.status == "no answer" and last and last[0].dropped == "premature finish":
+        steps = all_steps(state)
+        spent = next((step.observation for step in steps if not step.ok and step.observation.endswith(TO_FINISH)), "")
+        if outcome.status == "no answer" and spent:
+            outcome = replace(outcome, note=spent.removesuffix(TO_FINISH), understood=None)
+        elif outcome.status == "no answer" and steps and steps[-1].dropped == "premature finish":
             outcome = outcome.noted(_TOO_EARLY)
         if self.checks:
             outcome = with_doubts(outcome, state["question"], run.tool_context)
         status = outcome.status
-        outcome = note_unanswered(outcome, all_steps(state))
+        outcome = note_unanswered(outcome, steps)
         if outcome.status != status:
             run.failure.append(ServiceError(outcome.note))
         if outcome.status == "failed" and not any(isinstance(error, Stopped) for error in run.failure):

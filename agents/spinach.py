@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import ModelWriter, QueryEnding, write_plainly
-from kbnav.agents.common.state import Policy
+from kbnav.agents.common.state import Policy, Reply, State
 from kbnav.answers.language import chosen_language
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
@@ -18,7 +18,7 @@ from kbnav.knowledge.several import SeveralKB
 from kbnav.knowledge.sparql.vocabulary import Vocabulary, vocabulary_of
 from kbnav.settings.model import OFFLINE, Settings
 from kbnav.settings.systems import Options, kb_kind
-from kbnav.tools.context import Shown, pruner
+from kbnav.tools.context import Context, Shown, pruner
 from kbnav.tools.endpoint import shapes_for
 from kbnav.tools.several import about_several, several_tools, tools_of
 from kbnav.tools.spinach_paper import PAPER_TOOLS
@@ -99,7 +99,7 @@ def _tools(kb: KnowledgeBase, paper: bool) -> tuple[Sequence[ToolFunction], str]
     if isinstance(kb, SeveralKB):
         refuse_skbs(kb)
         return several_tools(kb), "several"
-    if kind == "sparql":
+    if kind == "sparql" or _is_own(kb):
         return ENDPOINT_TOOLS, "endpoint"
     return (PAPER_TOOLS, "paper") if paper else (WIKIDATA_TOOLS, "policy")
 
@@ -115,7 +115,7 @@ def _chat_policy(
         toolbox,
         f"spinach/{prompt}.md",
         settings.budget,
-        about=about_endpoint(kb, settings, shown) if kb_kind(kb) in ("sparql", "several") else None,
+        about=about_endpoint(kb, settings, shown) if kb_kind(kb) in ("sparql", "several") or _is_own(kb) else None,
         partial=is_mirror(kb.state()),
         date=kb.state().get("mirror", {}).get("newest", "")[:10],
         to_class=words.to_class,
@@ -137,12 +137,19 @@ def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
         from kbnav.agents.offline.endpoint import EndpointAgenda
 
         return lambda state, context: EndpointAgenda(toolbox, state, context).reply()
-    if not isinstance(getattr(kb, "vocabulary", None), Vocabulary):
-        raise UsageError(f"the rules cannot ask {kb.name}, a knowledge base of your own: name a model by --model")
     from kbnav.agents.offline.wikidata import WikidataAgenda
 
-    words = vocabulary_of(kb)
-    return lambda state, context: WikidataAgenda(toolbox, words, state, context).reply()
+    def by_rule(state: State, context: Context) -> Reply:
+        if _is_own(kb):  # said when a question is asked: its tools need no model
+            raise UsageError(f"the rules cannot ask {kb.name}, a knowledge base of your own: name a model by --model")
+        return WikidataAgenda(toolbox, vocabulary_of(kb), state, context).reply()
+
+    return by_rule
+
+
+def _is_own(kb: KnowledgeBase) -> bool:
+    """Whether it is a knowledge base of a user's, whose words are not those of a Wikibase."""
+    return kb_kind(kb) == "wikibase" and not isinstance(getattr(kb, "vocabulary", None), Vocabulary)
 
 
 def about_endpoint(kb: KnowledgeBase, settings: Settings, shown: Shown) -> Callable[[str], Mapping[str, object]]:

@@ -38,9 +38,9 @@ from kbnav.agents.spinach import spinach_with
 from kbnav.answers.tables import AbsenceKind
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.serving import MirrorServer
 from kbnav.knowledge.wikidata.kb import WikidataKB
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
-from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.knowledge.wikidata.mirror.store import open_store
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.sessions.session import attempt
@@ -382,7 +382,7 @@ def _opened(
         endpoints: Endpoints = server.endpoints.model_copy(update=other)
         kb = WikidataKB.by_http(settings.model_copy(update={"endpoints": endpoints}))
         try:
-            with patch("kbnav.knowledge.wikidata.services.is_split", lambda _: kind == "split graph"):
+            with patch("kbnav.knowledge.wikidata.kb.is_split", lambda _: kind == "split graph"):
                 yield kb
         finally:
             kb.close()

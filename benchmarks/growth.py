@@ -41,9 +41,9 @@ import requests
 from benchmarks._grown import Grown
 from benchmarks.mirror import DATA, DATASETS, SLOW_MS, ask, gold_queries, rows_of
 
+from kbnav.knowledge.serving import MirrorServer
 from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.wikidata.mirror.mirror import MIRROR
-from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.knowledge.wikidata.mirror.store import NAMES
 
 SAVED = Path(__file__).parent / "results" / "growth.json"

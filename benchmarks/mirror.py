@@ -29,9 +29,9 @@ from pathlib import Path
 import requests
 
 from kbnav.evaluation.datasets import load_dataset
+from kbnav.knowledge.serving import MirrorServer
 from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.wikidata.mirror.mirror import MIRROR
-from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.knowledge.wikidata.mirror.store import TRIPLES, read_info
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kbnav.knowledge.open import bundled_mirror
-from kbnav.knowledge.wikidata.mirror.server import MirrorServer
+from kbnav.knowledge.serving import MirrorServer
 from tests.models.stub import Canned, ModelStub, completion
 
 HERE = Path(__file__).resolve().parent

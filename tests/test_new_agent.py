@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 import kbnav
-from kbnav.errors import UsageError
+from kbnav.answers.tables import Term
+from kbnav.errors import TellModel, UsageError
 from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.scoring import score_run
 from kbnav.models.scripted import ScriptedModel, says
@@ -99,6 +100,14 @@ def test_a_retriever_a_dataset_and_a_knowledge_base_of_ones_own(folder, monkeypa
     assert [step.call.tool for step in answer.steps] == ["search_entities", "execute_query", "finish"]
     assert "Pump A" in answer.steps[0].observation
     assert list(answer.rows) == [{"color": "red"}]
+    with kbnav.open(own.Shop(turtle)) as shop:
+        assert shop.query("ASK { <urn:a> ?is 'red' }")
+        assert not shop.query("ASK { <urn:a> ?is 'blue' }")
+        made = shop.query("CONSTRUCT { ?s <urn:is> ?color } WHERE { ?s <https://schema.org/color> ?color }")
+        assert made.rows == ((Term("uri", "urn:a"), Term("uri", "urn:is"), Term("literal", "red")),)
+        assert [tool.name for tool in kbnav.langchain_tools(shop)] == ["search_entities", "execute_query"]
+        with pytest.raises(TellModel, match="has no get_entry"):
+            shop.entry("<urn:a>")
     with pytest.raises(UsageError, match="cannot ask shop"):
         kbnav.ask("Which color has Pump A?", kb=own.Shop(turtle))
     unknown = kbnav.ask("How often is nonsense used?", kb="mini", system="my_agent:build")

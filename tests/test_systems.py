@@ -154,10 +154,11 @@ def test_an_agent_of_ones_own_is_asked_chatted_with_and_evaluated(kbnav, folder)
     assert told.count("every step:") == 2
     mini_dataset(folder / "mini.jsonl")
     asked = ("mini.jsonl", "--kb", "mini", "--limit", "2", "--out", "run")
-    kbnav.out("eval", "run", *asked, "--system", "strange:agent")
+    kbnav.out("eval", "run", *asked, *(of := ("--system", "strange:agent")))
     saved = read_saved_run(folder / "run")
     assert (saved.info.system, saved.info.named) == ("lister", "strange:agent")
-    assert "changed since run: nothing" in kbnav.out("eval", "repeat", "run", "--out", "again")
+    assert "--system strange:agent" in kbnav.refused("eval", "repeat", "run", "--out", "again")
+    assert "changed since run: nothing" in kbnav.out("eval", "repeat", "run", "--out", "again", *of)
     assert saved.info.settings["options"] == {"who": 7186}
     assert all(record.run.outcome.table is not None for record in saved.records.values())
 

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import kbnav
+from kbnav.answers.tables import AnswerTable
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.settings.model import Budget, Web
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
@@ -36,6 +39,19 @@ def watched(question: str) -> Iterator[str]:
 
 def tools(kb: kbnav.KB) -> list[BaseTool]:
     return kbnav.langchain_tools(kb)
+
+
+class Own(KnowledgeBase):
+    name = "own"
+    capabilities = frozenset({"execute_query"})
+
+    def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
+        return AnswerTable(boolean=True)
+
+
+def asked() -> kbnav.Settings:
+    settings = kbnav.Settings(budget=Budget(seconds=60), web=Web(port=8081))
+    return kbnav.open(Own(), settings=settings).settings
 
 
 def graphed(question: str) -> object:

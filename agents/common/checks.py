@@ -34,8 +34,11 @@ _NUMBER = re.compile(r"(?<![\w.,])\d[\d,.]*\d(?![\w%])")
 _WHOLE_DATE = re.compile(r"[+-]?\d{4,}-\d\d-\d\d")
 _NUMERIC = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _EXTREME = re.compile(r"\b(?:MIN|MAX)\s*\(", re.IGNORECASE)
-_OF_ALL = re.compile(r"\b(?:COUNT|SUM|AVG|MIN|MAX)\s*\(|\bORDER\s+BY\b.*\bLIMIT\b", re.IGNORECASE | re.DOTALL)
-"""What is so of a part may be otherwise of the whole: numbers of things, and ends of an order."""
+_OF_ALL = re.compile(
+    r"\b(?:COUNT|SUM|AVG|MIN|MAX)\s*\(|\bORDER\s+BY\b.*\bLIMIT\b|\b(?:MINUS|NOT\s+EXISTS)\b|!\s*\(?\s*(?:BOUND|EXISTS)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What is so of a part may be otherwise of the whole: numbers of things, ends of an order, and what is missing."""
 _ORDERS = ("ORDER", "MAX", "MIN", "MINUS", "NOT", "HAVING", "<", ">", "<=", ">=")
 """Words and signs by which a query takes an end of an order."""
 
@@ -45,14 +48,22 @@ def with_doubts(outcome: Outcome, question: str, context: Context) -> Outcome:
     if outcome.status not in ("answered", "best effort") or outcome.table is None or not outcome.query:
         return outcome
     found = check_answer(question, context.language, outcome.query, outcome.table)
-    if _OF_ALL.search(outcome.query) and is_mirror(asked_by(context.kb, outcome.query).state()):
-        found = (Doubt("copy"), *found)
+    found = (*copy_doubts(context.kb, outcome.query), *found)
     first = outcome.table.rows[0] if outcome.table.rows else ()
     # A result with dates sorts by these, or compares them.
     dated = any(cell is not None and (cell.datatype or "").endswith(("#dateTime", "#date")) for cell in first)
     if outcome.stop not in LIMITS and not dated:
         found += compared_values(asked_by(context.kb, outcome.query), outcome.query, outcome.table, context.language)
     return replace(outcome, doubts=(*outcome.doubts, *found))
+
+
+def copy_doubts(kb: KnowledgeBase, query: str) -> tuple[Doubt, ...]:
+    """A doubt where a copy of a part is asked, and what the query finds may be otherwise of the whole."""
+    with suppress(QuerySyntaxError):
+        said = " ".join(token.text for token in tokenize(query) if token.kind != "string")
+        if _OF_ALL.search(said) and is_mirror(asked_by(kb, query).state()):
+            return (Doubt("copy"),)
+    return ()
 
 
 def check_answer(question: str, language: str, query: str, table: AnswerTable) -> tuple[Doubt, ...]:

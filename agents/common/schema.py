@@ -118,7 +118,8 @@ class Schema:
         plain = own == key or "execute_query" not in self.kb.capabilities
         told = [value for value in values if kind_of(value)]
         kinds = dict.fromkeys(_TYPES.get(type(one), "") or kind_of(one).replace(OTHER, "text") for one in told)
-        shown = [_short(json.dumps(one, ensure_ascii=False), _VALUE) for one in told]
+        begun = (one[: 9 * _VALUE] if isinstance(one, str) else one for one in told)  # a document may be long
+        shown = [_short(json.dumps(one, ensure_ascii=False), _VALUE) for one in begun]
         few = [*dict.fromkeys(shown)][: 1 if any(len(one) == _VALUE for one in shown) else _VALUES]
         described = f": {' or '.join(kinds)} ({', '.join(few)})" if few else ""
         return _short(key) + ("" if plain else f" (field:{own})") + described

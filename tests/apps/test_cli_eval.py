@@ -96,6 +96,17 @@ def test_a_run_is_made_again_from_what_it_saved(kbnav, folder, monkeypatch):
     write_whole(folder / "runs" / "a" / "run.json", to_json(replace(info, settings=gone)))
     code, _, error = kbnav("repeat", "runs/a", "--dataset", "mini.jsonl", "--out", "runs/c")
     assert (code, "a kbnav with other settings: spinach has no option 'gone'" in error) == (2, True)
+    for name, value in {
+        "kb": "http://127.0.0.1:9/",
+        "base_url": "http://127.0.0.1:9/",
+        "with_tools": ["os:system"],
+        "endpoints": {"sparql": "http://127.0.0.1:9/"},
+        "sparql": {"evil": {"url": "http://127.0.0.1:9/"}},
+    }.items():
+        foreign = to_json(replace(info, settings={**info.settings, name: value}))
+        write_whole(folder / "runs" / "a" / "run.json", foreign)
+        refused = kbnav.refused("repeat", "runs/a", "--dataset", "mini.jsonl", "--out", "runs/c")
+        assert f"KBNAV_{name.upper()}" in refused
     moved = to_json(replace(info, settings={**info.settings, "kb": "moved"}))
     write_whole(folder / "runs" / "a" / "run.json", moved)
     out = kbnav.out("repeat", "runs/a", "--dataset", "mini.jsonl", "--kb", "mini", "--out", "runs/d")

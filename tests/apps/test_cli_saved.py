@@ -121,6 +121,8 @@ def test_what_can_be_typed_in_a_chat_beside_questions(kbnav):
         ("SELECT ?x { ?x wdt:P61 wd:Q7186 }", ["discoverer or inventor of [x]: Marie Curie"]),
         ("SELECT ?x { wd:Q7186 wdt:P61 ?x }", ["the other way round, `?x wdt:P61 wd:Q7186`, it has matches"]),
         ("SELECT ?x { ?x wdt:P575 ?d FILTER(?d > 1800) }", ["?d is a date: YEAR(?d) is its year"]),
+        ("SELECT ?x { ?x wdt:P31 wd:Q5 FILTER(!(BOUND(?d))) OPTIONAL { ?x wdt:P20 ?d } }", ["copy is only a part"]),
+        ("SELECT ?x { ?x wdt:P31 wd:Q5 FILTER NOT EXISTS { ?x p:P570 [] } }", ["None: ", "copy is a part only"]),
     ],
 )
 def test_a_query_is_told_in_words_and_why_it_finds_nothing_beside_its_rows(kbnav, query, told):

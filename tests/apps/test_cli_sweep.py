@@ -14,8 +14,8 @@ from kbnav.errors import ServiceError
 from kbnav.evaluation.records import read_records
 from kbnav.knowledge.checking import broken, check_kb
 from kbnav.knowledge.open import bundled_mirror, open_kb
+from kbnav.knowledge.serving import MirrorServer
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
-from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.settings.model import Settings, Wikibase
 from tests.apps.parts import Cli
 from tests.knowledge.endpoint.conftest import COMPANY

@@ -25,8 +25,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.evidence import Evidence, Provenance
 from kbnav.library.asking import Answer
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.runs.citation import citation
-from kbnav.runs.trajectory import Call, Outcome, Run, Step, load_run, to_json
+from kbnav.runs.trajectory import Call, Outcome, Run, Step, citation, load_run, to_json
 from kbnav.settings.model import Settings
 from tests.agents.parts import NumbersKB
 from tests.evaluation.test_report import Tags
@@ -108,6 +107,9 @@ def test_a_saved_run_is_exported_with_its_statements_and_cited(kbnav, saved, tmp
     with (tmp_path / "answer.csv").open(encoding="utf-8-sig", newline="") as rows:
         assert next(csv.DictReader(rows)) == {"answer": "Marie Curie", "answer id": "Q7186"}
     assert saved.citation == citation(saved.run, saved.query_page)
+    kbnav.out("ask", "Which elements are there?")
+    kbnav.out("export", "last", "many.html", "--evidence")
+    assert (tmp_path / "many.html").read_text().count("<tr>") == 40
 
 
 def test_an_export_asks_no_address_that_only_the_runs_file_names(kbnav, saved, tmp_path, monkeypatch):

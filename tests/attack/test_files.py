@@ -20,9 +20,8 @@ import pytest
 
 from kbnav.errors import DataError
 from kbnav.knowledge.skb.build import Options, build
-from kbnav.knowledge.skb.importers.pickles import read_pickle, read_tensor
 from kbnav.knowledge.skb.importers.rdf import RdfSource
-from kbnav.knowledge.skb.importers.stark import StarkSource
+from kbnav.knowledge.skb.importers.stark import StarkSource, read_pickle, read_tensor
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.schema import Losses
 from kbnav.knowledge.skb.store import SKB

@@ -18,10 +18,10 @@ from kbnav.errors import BadResponse, DataError, QueryRefused, QuerySyntaxError
 from kbnav.knowledge.endpoint.data import whole
 from kbnav.knowledge.open import bundled_mirror, open_kb
 from kbnav.knowledge.replies import Reply, read_query
+from kbnav.knowledge.serving import MirrorServer
 from kbnav.knowledge.skb.files import open_array
 from kbnav.knowledge.sparql.tokens import tokenize
 from kbnav.knowledge.sparql.vocabulary import written
-from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.sessions.session import use
 from kbnav.settings.model import Settings
 from tests.apps.test_mcp import called, served

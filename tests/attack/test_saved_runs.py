@@ -17,8 +17,7 @@ from kbnav.apps.sharing import shared_page
 from kbnav.errors import DataError, KbnavError, UsageError
 from kbnav.evaluation.records import GOLD, INFO, QUESTIONS, read_saved_run
 from kbnav.models.scripted import replay_model
-from kbnav.runs.citation import citation
-from kbnav.runs.trajectory import Run, load_run, parse_run, save_run, to_json
+from kbnav.runs.trajectory import Run, citation, load_run, parse_run, save_run, to_json
 from kbnav.sessions.evidence import run_evidence
 from tests.apps.web.parts import Server, Visit, web_settings
 from tests.attack.rows import STEERING, Asked, attack_rows, documents, tampered, whole_run

@@ -30,7 +30,7 @@ from kbnav.apps.web.store import Store, StoredRun, open_sqlite
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.http_store import HttpCache, Rules, Throttle
 from kbnav.knowledge.open import bundled_mirror
-from kbnav.knowledge.wikidata.mirror.server import MirrorServer
+from kbnav.knowledge.serving import MirrorServer
 from kbnav.sessions.session import Chat, sqlite_sessions
 from kbnav.settings.model import Limits, Settings
 from tests.apps.test_mcp import served

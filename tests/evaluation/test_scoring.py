@@ -96,7 +96,8 @@ def test_a_trec_run_made_elsewhere_is_scored_by_its_qrels(tmp_path, kbnav):
     assert {one["test"]["difference"]["mean"] for one in found["metrics"]} == {0.0}
     assert len(kbnav.out("eval", "report", out, f"{out}1").splitlines()) == 4  # one table
     assert "name the SKB by --kb" in kbnav.refused("eval", "score", out, "--stark-compat")
-    for line, said in (("q1 Q0 b 1 high m", "no line of a TREC run"), ("q1 Q0 a 4 1 m", "'q1' has 'a' a second time")):
+    none = [(f"q1 Q0 b 1 {score} m", "no line of a TREC run") for score in ("high", "nan", "-inf")]
+    for line, said in (*none, ("q1 Q0 a 4 1 m", "'q1' has 'a' a second time")):
         (tmp_path / "bad.run").write_text(f"q1 Q0 a 1 2 m\n{line}\n")
         bad = ("eval", "import", str(tmp_path / "bad.run"), str(tmp_path / "gold.qrels"), "--out", f"{out}2")
         assert f"record 2: {said}" in kbnav(*bad)[2].replace("the topic ", "")

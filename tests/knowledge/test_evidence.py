@@ -213,7 +213,7 @@ MADE = [
     ("ASK { { wd:Q131733 wdt:P26 ?x } UNION { ?x wdt:P26 wd:Q131733 } }", "stated none", "stated none"),
     ("SELECT ?x { { wd:Q131733 wdt:P26 ?x } UNION { wd:Q131733 wdt:P40 ?x } }", "partial copy", "not stated"),
     ("SELECT ?x { wd:Q131733 wdt:P31 ?c ; p:P26 ?s . ?s ps:P26 ?x }", "stated none", "stated none"),
-    ("SELECT ?x { ?x wdt:P61 wd:Q131761 MINUS { ?x wdt:P575 ?d } }", "partial copy", "all excluded"),
+    ("SELECT ?x { ?x wdt:P61 wd:Q131761 MINUS { ?x wdt:P575 ?d } }", "all excluded", "all excluded"),
     ("SELECT ?x { ?x wdt:P61 wd:Q937 OPTIONAL { wd:Q131733 wdt:P26 ?y } }", "partial copy", "not stated"),
     ("SELECT ?x { wd:Q7186 wdt:P61 ?x }", "asks wrongly", "asks wrongly"),
     ('SELECT ?x { ?x wdt:P61 "Marie Curie"@en }', "asks wrongly", "asks wrongly"),

@@ -34,7 +34,7 @@ from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.console import print_run
 from kbnav.errors import CredentialsError, ServiceError, Stopped, UsageError
 from kbnav.knowledge.open import bundled_mirror, open_kb
-from kbnav.knowledge.wikidata.mirror.server import MirrorServer
+from kbnav.knowledge.serving import MirrorServer
 from kbnav.models.cancellation import Cancellation
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.retrieval.expansion import build_prf
@@ -314,8 +314,9 @@ def greet(context: Any, thought: str, name: str) -> str:
 
 def test_an_answer_is_copied_pickled_and_returned_from_fastapi(kb):
     answer = kbnav.ask(MARIE, kb=kb, model="offline")
-    assert copy.deepcopy(answer).evidence == kb.evidence(answer)
     sent = pickle.loads(pickle.dumps(answer))
+    assert copy.deepcopy(answer).evidence == kb.evidence(answer)
+    assert pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(answer)))).evidence == answer.evidence
     assert (sent, sent.rows) == (answer, ROWS)
     with pytest.raises(UsageError, match="was pickled without"):
         _ = sent.evidence

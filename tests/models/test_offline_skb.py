@@ -191,10 +191,14 @@ def test_things_are_counted_and_neither_compared_nor_summed(demo_kb, tmp_path, q
         ("Lieferant", "Wie viele Lieferanten gibt es?"),
         ("haus", "Wie viele Häuser gibt es?"),
         ("Händler", "Wie viele Händler gibt es?"),
+        ("Bauer", "Wie viele Bauer gibt es?"),
+        ("Bauer", "Wie viele Bauern gibt es?"),
     ],
 )
 def test_a_type_may_be_called_as_what_counts_it_and_in_the_plural_of_german(tmp_path, kind, question):
-    with closing(SkbKB(small_skb(tmp_path, [{"id": "n1", "type": kind, "name": "Ann"}], (), sparql=True))) as kb:
+    nodes = [{"id": name, "type": "Bau", "name": name} for name in ("Mill", "Barn")]
+    nodes.append({"id": "n1", "type": kind, "name": "Ann"})
+    with closing(SkbKB(small_skb(tmp_path, nodes, (), sparql=True))) as kb:
         language = "en" if question.startswith("How") else "de"
         outcome = ask(skb_offline(kb, Settings(home=tmp_path, language=language)), question).outcome
         assert ("COUNT" in outcome.query, outcome.text) == (True, "1")

@@ -34,7 +34,7 @@ _LETTER = r"0-9A-Za-z_\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f
 _LOCAL = re.compile(rf"[{_LETTER}](?:[{_LETTER}.-]*[{_LETTER}-])?")
 """What may stand behind a prefix as it is (SPARQL 1.1, section 19.8); not %, which Oxigraph misreads behind a dot."""
 XSD_STRING = f"{_XSD}string"
-_LONG_DOUBLE = re.compile(r"(?=(?:\D*\d){16})[+-]?\d{1,11}\.\d+")
+_LONG_DOUBLE = re.compile(r"(?=(?:\D*\d){16})[+-]?(?!0+\.0000)\d{1,11}\.\d+")
 _INTEGER = re.compile(r"integer|(unsigned)?(long|int|short|byte)|(non)?(negative|positive)Integer", re.IGNORECASE)
 
 
@@ -57,10 +57,9 @@ class Term(NamedTuple):
     @property
     def text(self) -> str:
         """The value to be shown: of a double without the last digits that sums add (60.10000000000001)."""
-        if self.datatype != f"{_XSD}double" or not _LONG_DOUBLE.fullmatch(self.value):
-            return self.value
-        short = f"{float(self.value):.12g}"
-        return short if "e" not in short and isclose(float(short), float(self.value), rel_tol=2e-14) else self.value
+        long = self.datatype == f"{_XSD}double" and _LONG_DOUBLE.fullmatch(self.value)
+        short = f"{float(self.value):.12g}" if long else ""
+        return short if long and isclose(float(short), float(self.value), rel_tol=2e-14) else self.value
 
     def python_value(self) -> str | int | float | bool:
         """An entity's id, a number or truth value as Python's, anything else as its text."""

@@ -30,8 +30,7 @@ from kbnav.knowledge.several import said_from
 from kbnav.knowledge.sparql.verbalization import comment_labels, verbalize_answer
 from kbnav.knowledge.sparql.vocabulary import label_from_iri
 from kbnav.models.cancellation import ON_REQUEST
-from kbnav.runs.citation import query_link, state_for
-from kbnav.runs.trajectory import FINISH, Call, Doubt, Outcome, Run, Step, Understood
+from kbnav.runs.trajectory import FINISH, Call, Doubt, Outcome, Run, Step, Understood, query_link, state_for
 from kbnav.settings.model import OFFLINE
 from kbnav.tools.several import ALL
 from kbnav.tools.show import cell_text, cut, readable_text

@@ -274,12 +274,13 @@ def build_server(backend: LocalBackend | SharedBackend, hide: Secrets) -> Server
             found = _result(str(error), failed=True)
         return type(found).model_validate(hide.hidden_in(found.model_dump(mode="json")))
 
-    instructions = []
+    instructions, opened = [], backend.settings.kb
+    name = backend.kb.name if "/" in opened else opened  # not the address of a folder
     if agent:
         known = next((entry.about.rstrip(".") for entry in systems() if entry.name == agent.name), "one of your own")
-        instructions.append(_INSTRUCTIONS.format(kb=backend.kb.name, agent=agent.name, about=known))
+        instructions.append(_INSTRUCTIONS.format(kb=name, agent=agent.name, about=known))
     if backend.retrievers:
-        instructions.append(_RANKED.format(kb=backend.kb.name))
+        instructions.append(_RANKED.format(kb=name))
     return Server(
         "kbnav",
         version=versions()["kbnav"],

@@ -24,8 +24,7 @@ from kbnav.apps.texts import Texts
 from kbnav.evaluation.report import inside, shortened, template
 from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
-from kbnav.runs.citation import asked_with, citation, knowledge_base, query_link
-from kbnav.runs.trajectory import Run
+from kbnav.runs.trajectory import Run, asked_with, citation, knowledge_base, query_link
 from kbnav.tools.show import readable_text
 
 ROWS = 2_000

@@ -49,7 +49,7 @@ from kbnav.models.prices import known_prices, list_prices, price_of
 from kbnav.runs.journal import write_whole
 from kbnav.runs.trajectory import now, to_json, versions
 from kbnav.settings import systems
-from kbnav.settings.model import OFFLINE, Settings, load_settings
+from kbnav.settings.model import OFFLINE, Settings, load_settings, refuse_foreign
 from kbnav.settings.plugins import require
 from kbnav.settings.systems import usual_agent
 
@@ -98,12 +98,13 @@ class EvaluationPlan:
         return "en" if self.settings.language == "auto" else self.settings.language
 
 
-def repeated(folder: Path, dataset: str = "", kb: str = "") -> EvaluationPlan:
+def repeated(folder: Path, dataset: str = "", kb: str = "", system: str = "") -> EvaluationPlan:
     """The plan of a saved run: its system, settings, questions and gold answers, with the secrets that are set now.
 
     The questions are those in its folder, or read anew from ``dataset``, with which it needs no gold answers. ``kb`` is
-    where its knowledge base is now. Raises UsageError where the questions are others or a setting or option is no
-    longer known, DataError.
+    where its knowledge base is now; ``system`` allows a system that is code, ``module:attribute``. Raises UsageError
+    where the questions are others, where a setting or option is no longer known or only the run's file names an address
+    or code, and DataError.
     """
     info, gold = read_info(folder), folder / GOLD
     if info.origin:
@@ -120,9 +121,13 @@ def repeated(folder: Path, dataset: str = "", kb: str = "") -> EvaluationPlan:
     if found.sha256 != info.dataset_sha256:
         raise UsageError(f"{folder} asked other questions than {found.name} has, or they have changed since")
     name = info.named or info.system
+    if ":" in name and name != system:
+        raise UsageError(f"only the run's file names {name}: to run its code, give --system {name}")
+    same = {one: value for one, value in info.settings.items() if one not in NOT_OF_RUNS}
+    same |= {"kb": kb} if kb else {}
+    refuse_foreign(same, load_settings(kb=kb or None))
     try:
-        same = {one: value for one, value in info.settings.items() if one not in NOT_OF_RUNS}
-        settings = load_settings(**same | ({"kb": kb} if kb else {}))
+        settings = load_settings(**same)
         systems.find(name).read(settings.options)
     except UsageError as error:
         raise UsageError(f"{folder} was made by a kbnav with other settings: {error}") from error

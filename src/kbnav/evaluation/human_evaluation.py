@@ -265,8 +265,3 @@ def likeness(one: str, other: str) -> float:
         return 0.0
     shared = (first & second).total() / (first | second).total()
     return shared * math.exp(-abs(math.log(first.total() / second.total())))
-
-
-def pairs_markdown(pairs: Sequence[Pair]) -> str:
-    """Table 6."""
-    return markdown_table(["Kind", "By people", "Made"], [[one.kind, one.human, one.made] for one in pairs])

@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -33,12 +34,13 @@ from kbnav.evaluation.metrics.statistics import (
 )
 from kbnav.evaluation.metrics.tables import row_major, text2sparql_scores
 from kbnav.evaluation.records import LABELS, GoldAnswer, QuestionRecord, SavedRun
+from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.skb.kb import as_skb
 from kbnav.retrieval.base import KEPT, RetrievalOptions, candidate_ranges
 from kbnav.runs.journal import write_whole
 from kbnav.runs.trajectory import FINISH, Status
-from kbnav.settings.model import Settings
+from kbnav.settings.model import Settings, refuse_foreign
 
 NAMED = "names as the answer where gold has ids, or the reverse (--by labels compares names)"
 TABLE_METRICS = ("f1", "em")
@@ -348,7 +350,7 @@ def by_labels(folder: Path, run: SavedRun, settings: Settings, kb: str = "") -> 
     tables = [one.table for one in run.gold.values()] + [one.run.outcome.table for one in run.records.values()]
     cells = (cell for table in tables if table for row in table.rows for cell in row if cell)
     ids = list(dict.fromkeys(cell.entity_id for cell in cells if cell.entity_id))
-    labels = _labels(folder / LABELS, ids, settings, kb or str(run.info.settings.get("kb", "")))
+    labels = _labels(folder, run, ids, settings, kb)
     gold = {name: replace(one, table=_with_labels(one.table, labels)) for name, one in run.gold.items()}
 
     def labelled(record: QuestionRecord) -> QuestionRecord:
@@ -377,21 +379,30 @@ def normalised(text: str) -> str:
     return " ".join([word for word in words if word not in _ARTICLES] or words) or plain
 
 
-def _labels(path: Path, ids: list[str], settings: Settings, kb: str) -> Mapping[str, str]:
+def _labels(folder: Path, run: SavedRun, ids: list[str], settings: Settings, kb: str) -> Mapping[str, str]:
     """Labels by id, from the file that keeps them and, what it lacks, from the knowledge base."""
+    path = folder / LABELS
     try:
         known: dict[str, str] = json.loads(path.read_bytes()) if path.exists() else {}
     except ValueError as error:
         raise DataError(f"{path}: not JSON; remove it, and labels are fetched anew") from error
     missing = [id_ for id_ in ids if id_ not in known]
-    if missing and not kb:
-        raise UsageError(f"{path.parent} does not say where its ids have their labels: name that by --kb")
     if missing:
-        with open_kb(settings.model_copy(update={"kb": kb})) as opened:
+        unknown = f"{folder} does not say where its ids have their labels: name that"
+        with _open(run, settings, kb, unknown) as opened:
             found = opened.labels(missing, language="en")
         known |= {one: found.get(one, "") for one in missing}
         write_whole(path, json.dumps(dict(sorted(known.items())), ensure_ascii=False, indent=0) + "\n")
     return known
+
+
+def _open(run: SavedRun, settings: Settings, kb: str, unknown: str) -> AbstractContextManager[KnowledgeBase]:
+    """``kb``, or else the run's own, open. Raises UsageError, ``unknown`` where it says none."""
+    saved = {"kb": kb or str(run.info.settings.get("kb", ""))}
+    if not saved["kb"]:
+        raise UsageError(f"{unknown} by --kb")
+    refuse_foreign(saved, settings.model_copy(update=saved) if kb else settings)
+    return open_kb(settings.model_copy(update=saved))
 
 
 def _with_labels(table: AnswerTable | None, labels: Mapping[str, str]) -> AnswerTable | None:
@@ -411,14 +422,14 @@ def stark_compat(run: SavedRun, settings: Settings, kb: str = "") -> SavedRun:
     Every candidate is ranked then, and equals in the candidates' order: STaRK's by their number there, others in the
     order of the SKB. Raises UsageError where that is no SKB or another one than the run's.
     """
-    name = kb or str(run.info.settings.get("kb", ""))
-    if not name:
-        raise UsageError("the run does not say which SKB its nodes are of: name the SKB by --kb")
-    with open_kb(settings.model_copy(update={"kb": name})) as opened:
+    unknown = "the run does not say which SKB its nodes are of: name the SKB"
+    with _open(run, settings, kb, unknown) as opened:
         skb = as_skb(opened, "stark-compat").skb
         was = run.info.kb.get("nodes"), run.info.kb.get("edges")
         if run.info.kb and was != (skb.meta.nodes, skb.meta.edges):
-            raise UsageError(f"{name} is not the run's SKB, which has {was[0]} nodes and {was[1]} edges; name it: --kb")
+            raise UsageError(
+                f"{skb.meta.name} is not the run's SKB, which has {was[0]} nodes and {was[1]} edges; name it: --kb"
+            )
         types = tuple(run.info.settings.get("options", {}).get("candidates", ()))
         ranges = candidate_ranges(skb, RetrievalOptions(candidates=types)) or [(0, len(skb.nodes))]
         ids = [skb.id(node) for first, end in ranges for node in range(first, end)]

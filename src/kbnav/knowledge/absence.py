@@ -26,6 +26,7 @@ _FEW = 5
 _HAS = 6
 """Properties that are named of a thing."""
 _COPY = "Live Wikidata may have it."
+_OF_COPY = " This copy is a part only: live Wikidata may have some."
 _FILTER = re.compile(r"FILTER\s*(?!NOT\b|EXISTS\b)(\(.*\))", re.IGNORECASE | re.DOTALL)
 _PART_OF_DATE = re.compile(r"\b(?:YEAR|MONTH|DAY)\s*\([^()]*\)", re.IGNORECASE)
 _STATEMENT = re.compile(r"/statement/([QPL]\d+)-", re.IGNORECASE)
@@ -116,8 +117,8 @@ class _Probe:
                 if self.ask([*found.before, f'FILTER(STRENDS(STR(DATATYPE({name})), "#dateTime"))']):
                     text += f" {name} is a date: YEAR({name}) is its year."
             return Absence("asks wrongly", text, found.part)
-        if EXCEPTS.match(found.part) and not self._partial:
-            return Absence("all excluded", f"`{found.part}`", found.part)
+        if EXCEPTS.match(found.part):
+            return Absence("all excluded", f"`{found.part}`{_OF_COPY * self._partial}", found.part)
         firsts = dict.fromkeys(part.split(None, 1)[0] for part in found.before if part.strip())
         named = [end for first in firsts if not is_variable(first) for end in self._ends(first, ())]
         return self._of_anchors(found, named)

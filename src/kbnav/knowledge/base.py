@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from kbnav.answers.tables import AnswerTable, Ranking
+from kbnav.errors import BadArguments
 from kbnav.models.cancellation import within
 
 Capability = Literal[
@@ -325,7 +326,10 @@ class Profiled(Protocol):
 
 @runtime_checkable
 class KnowledgeBase(Protocol):
-    """What an agent navigates, from several threads at once. Raises only ``TellModel`` and ``StopRun`` errors."""
+    """What an agent navigates, from several threads at once. Raises only ``TellModel`` and ``StopRun`` errors.
+
+    A class of one's own that inherits from it has ``name``, ``capabilities`` and the methods that these name.
+    """
 
     @property
     def name(self) -> str:
@@ -337,20 +341,25 @@ class KnowledgeBase(Protocol):
 
     def state(self) -> Mapping[str, Any]:
         """What must be known to repeat a run: endpoints, dates, counts, checksums. No secrets."""
+        return {}
 
     def search_entities(
         self, query: str, *, language: str = "en", limit: int = 8, kind: SearchKind = "any"
     ) -> SearchResult:
         """At most ``limit`` entities and half as many properties; with a ``kind`` up to ``limit`` of those."""
+        raise BadArguments(f"{self.name} has no search_entities")
 
     def get_entry(self, entity_id: str, *, language: str = "en") -> Entry:
         """The statements and document of one entity. Raises UnknownId."""
+        raise BadArguments(f"{self.name} has no get_entry")
 
     def get_property_examples(self, property_id: str, *, language: str = "en", limit: int = 5) -> Sequence[Example]:
         """A few real uses of a property or relation. Raises UnknownId."""
+        raise BadArguments(f"{self.name} has no get_property_examples")
 
     def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
         """Run a read-only SPARQL query. Raises QuerySyntaxError, QueryRefused, QueryTimeout."""
+        raise BadArguments(f"{self.name} has no execute_query")
 
     def search_neighbors(
         self,
@@ -363,17 +372,24 @@ class KnowledgeBase(Protocol):
         limit: int = 20,
     ) -> Neighborhood:
         """Edges of an entity, filtered by relation and direction and ranked against a phrase. Raises UnknownId."""
+        raise BadArguments(f"{self.name} has no search_neighbors")
 
     def vector_query(self, text: str, *, kind: str = "item", limit: int = 10, language: str = "en") -> Ranking:
         """Entities of one kind (in an SKB, node type) nearest in meaning to a text."""
+        raise BadArguments(f"{self.name} has no vector_query")
 
     def labels(self, ids: Sequence[str], *, language: str = "en") -> Mapping[str, str]:
         """Labels of many ids in one batched call; ids without a label are left out."""
+        return {}
 
 
 def is_mirror(state: Mapping[str, Any]) -> bool:
     """Whether the ``state`` of a knowledge base is a mirror's, so that the live service may know more."""
     return "mirror" in state
+
+
+TO_FINISH = " Finish with what you have."
+"""Ends what a model is told where no more may be looked up."""
 
 
 class Meter:
@@ -413,10 +429,10 @@ class Meter:
     def spent(self) -> str:
         """Why no more may be looked up, for a model; empty while there is room."""
         if not self._most or sum(self.sent.values()) < self._most:
-            return self.impatient and f"{self.impatient} Finish with what you have."
+            return self.impatient and self.impatient + TO_FINISH
         return (
-            f"The {self._most} requests to the knowledge base that a question may cost are used up: "
-            "nothing more can be looked up. Finish with what you have."
+            f"The {self._most} requests to the knowledge base that a question may cost (budget.requests) are used up: "
+            f"nothing more can be looked up.{TO_FINISH}"
         )
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from kbnav.answers.language import plural
 from kbnav.answers.tables import AnswerTable
-from kbnav.errors import KbnavError, ServiceError, Stopped, StopRun, TellModel
+from kbnav.errors import CredentialsError, KbnavError, ServiceError, Stopped, StopRun, TellModel
 from kbnav.knowledge.base import KnowledgeBase, Meter, Shaped, counted_by
 from kbnav.knowledge.sparql.vocabulary import CONCEPTS, INSTANCE_OF, SUBCLASS_OF, vocabulary_of
 from kbnav.models.cancellation import Cancellation
@@ -89,7 +89,8 @@ def check_kb(kb: KnowledgeBase, settings: Settings, *, seconds: float = TIME) ->
             except _NothingSeen as error:
                 verdict, says, remedy = "fails", str(error), ""
             except KbnavError as error:
-                verdict, says, remedy = "fails", str(error).splitlines()[0], trial.remedy(what)
+                verdict, says = "fails", str(error).splitlines()[0]
+                remedy = "" if isinstance(error, CredentialsError) else trial.remedy(what)
                 if kind == "sparql" and isinstance(error, ServiceError):  # it has but this one interface
                     tries.clear()
             took = round(time.monotonic() - began, 3)

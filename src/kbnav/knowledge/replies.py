@@ -138,7 +138,8 @@ def check_status(reply: Reply) -> None:
         raise Banned(f"{where} has banned this client: {one_line(reply.text)}")
     if reply.status in (401, 403):
         hint = "set contact to a real address" if _AGENT.search(reply.text) else CHECK_CREDENTIALS
-        raise CredentialsError(f"{where} refuses access ({reply.status}: {one_line(reply.text)}); {hint}")
+        told = ": ".join(filter(None, (str(reply.status), one_line(reply.text))))
+        raise CredentialsError(f"{where} refuses access ({told}); {hint}")
     if reply.status >= 500:
         raise Again(ServiceError(f"{where} fails with {reply.status}: {one_line(reply.text)}"), retry_after(reply))
 
@@ -250,12 +251,10 @@ def read_query(reply: Reply, *, query: str = "") -> AnswerTable:
         if _ECHO in reply.text or _TRACE_START.search(reply.text):
             raise _failure(reply) from error
         raise
-    if not isinstance(document, dict) or "exception" in document:
-        raise (
-            _failure(reply)
-            if isinstance(document, dict)
-            else BadResponse(f"{reply.host} answers with {type(document).__name__} where a query result is promised")
-        )
+    if not isinstance(document, dict):
+        raise BadResponse(f"{reply.host} answers with {type(document).__name__} where a query result is promised")
+    if "exception" in document:
+        raise _failure(reply)
     table = AnswerTable.from_sparql_json(document)
     if table.columns == ("subject", "predicate", "object", "context"):
         # Blazegraph gives triples as rows with a fourth column, the graph, that is never bound.
@@ -302,12 +301,10 @@ def _failure(reply: Reply) -> Exception:
     if own := _OF_COPY.search(details):
         limit = f"the query was stopped after {own[1]} s, the limit of this copy"
         return QueryTimeout(f"{limit}; make it simpler: {SIMPLER}")
-    if _TIMEOUT.search(details) and reply.status in (200, 400, 429, 500, 503, 504):
+    if reply.status == 504 or (_TIMEOUT.search(details) and reply.status in (200, 400, 429, 500, 503)):
         return QueryTimeout(TIMED_OUT)
     if reply.status in (200, 400) and _SYNTAX.search(details):
         return _syntax_error(reply, message)
-    if reply.status == 504:
-        return QueryTimeout(TIMED_OUT)
     if reply.status in (200, 400, 413, 414) or (
         reply.status == 500 and (_ECHO in reply.text or _VIRTUOSO.match(reply.text))
     ):

@@ -3,7 +3,8 @@
 A page on the web can have a browser ask this machine under any name that its owner points here, so only addresses,
 ``localhost`` and names that are given are taken in the ``Host`` header.
 
-``RdfServer`` serves RDF files: ``kbnav sparql serve``. They go into a store in a temporary folder; queries see the
+``MirrorServer`` serves a mirror, with the paths, parameters and error bodies of Wikidata and its query service, and
+``RdfServer`` RDF files: ``kbnav sparql serve``. They go into a store in a temporary folder; queries see the
 default graph and all named graphs as one, and ``GRAPH`` sees named graphs apart.
 """
 
@@ -11,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import json
+import re
 import shutil
 import tempfile
 import threading
@@ -28,12 +31,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, Router
 
-from kbnav.errors import KbnavError, QueryRefused, QuerySyntaxError
+from kbnav.errors import KbnavError, QueryRefused, QuerySyntaxError, UsageError
 from kbnav.knowledge.connections import Deadlines, host_name, listening
 from kbnav.knowledge.skb.importers.rdf import opened, rdf_format
-from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
-from kbnav.knowledge.wikidata.mirror.mirror import BROKEN, MEMORY_LIMIT, QUERY_TIMEOUT, run_query
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, WIKIDATA
+from kbnav.knowledge.wikidata.mirror import vocabulary as v
+from kbnav.knowledge.wikidata.mirror.mirror import BROKEN, MEMORY_LIMIT, QUERY_TIMEOUT, Mirror, run_query
 from kbnav.knowledge.wikidata.mirror.pool import Form, Gone, QueryError, QueryPool
+from kbnav.settings.model import Endpoints
 
 MOST_CONNECTIONS = 128
 """Connections at once; further ones are refused with 503."""
@@ -301,3 +306,91 @@ class RdfServer(Listening):
         self._pool.close()
         super().close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+_PAGE = re.compile(r"(?:Special:EntityData/|Property:)?(\w+)(?:\.json)?", re.ASCII)
+_JSON = "application/json; charset=utf-8"
+
+
+class MirrorServer(Listening):
+    """Serves the mirror in a folder."""
+
+    def __init__(
+        self,
+        path: Path,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        query_timeout: float = QUERY_TIMEOUT,
+        memory_limit: int = MEMORY_LIMIT,
+        workers: int = 4,
+        names: Collection[str] = (),
+    ) -> None:
+        """Open the mirror and listen; limits are those of ``Mirror``, the rest is as ``Listening`` has it.
+
+        Raises UsageError where there is no mirror or the address is taken, DataError where the mirror is damaged.
+        """
+        self.mirror = Mirror(path, query_timeout=query_timeout, memory_limit=memory_limit, workers=workers)
+        self.info = self.mirror.info
+        routes = [
+            sparql_route("/sparql", self.mirror.pool, self.mirror.prefixes),
+            Route("/w/api.php", self._api, methods=["GET", "POST"]),
+            Route("/wiki/{name:path}", self._page),
+            Route("/", self._about),
+        ]
+        try:
+            super().__init__(routes, host, port, names)
+        except UsageError:
+            self.mirror.close()
+            raise
+
+    @property
+    def endpoints(self) -> Endpoints:
+        """The settings with which a client uses this server in place of Wikidata."""
+        return Endpoints(
+            sparql=f"{self.url}/sparql",
+            api=f"{self.url}/w/api.php",
+            query_page=f"{self.url}/sparql?format=json&query=",
+            entity_page=f"{self.url}/wiki/",
+        )
+
+    def close(self) -> None:
+        """End the queries that run, and stop listening."""
+        self.mirror.pool.close()
+        super().close()
+        self.mirror.close()
+
+    async def _api(self, request: Request) -> Response:
+        asked = await parameters(request)
+
+        def answer() -> Response:
+            body, code = self.mirror.api.answer(asked)
+            return Response(_dump(body), media_type=_JSON, headers={"MediaWiki-API-Error": code} if code else None)
+
+        return await in_thread(answer)
+
+    async def _page(self, request: Request) -> Response:
+        """An entity's document, as Special:EntityData has it."""
+        found = _PAGE.fullmatch(request.path_params["name"])
+        entity_id = found[1].upper() if found else ""
+
+        def answer() -> Response:
+            documents = self.mirror.documents
+            target = documents.resolve(entity_id) if v.is_entity_id(entity_id) else ""
+            if target:
+                return Response(_dump({"entities": {target: documents.document(target)}}), media_type=_JSON)
+            return failure(404, "no entity is at this path")
+
+        return await in_thread(answer)
+
+    async def _about(self, request: Request) -> Response:  # noqa: ARG002 - as Starlette calls it
+        whose = "Wikidata" if self.info.concept_base == WIKIDATA else self.info.concept_base
+        return PlainTextResponse(
+            f"A mirror of {whose}, built {self.info.built:%Y-%m-%d}:\n"
+            f"{self.info.triples:,} triples, {self.info.entities:,} named entities.\n"
+            "/w/api.php  /wiki/  /sparql\n"
+        )
+
+
+def _dump(body: Any) -> bytes:
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")

@@ -7,7 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -28,8 +28,7 @@ from kbnav.knowledge.evidence import MOST_ROWS, Provenance
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.models.cancellation import Cancellation, in_thread
-from kbnav.runs.citation import citation, query_link
-from kbnav.runs.trajectory import Call, Doubt, Run, Status, Step
+from kbnav.runs.trajectory import Call, Doubt, Run, Status, Step, citation, query_link
 from kbnav.sessions import session
 from kbnav.sessions.evidence import run_evidence
 from kbnav.settings.model import OFFLINE, SEPARATOR, Settings, load_settings
@@ -57,7 +56,7 @@ class QueryResult(AnswerTable):
         return bool(self.rows) if self.boolean is None else self.boolean
 
 
-class KB:
+class KB(AbstractContextManager["KB", None]):
     """An open knowledge base; ``kbnav.open`` makes one.
 
     It is closed by ``close``, at the end of a ``with`` block, or when nothing refers to it any more. Threads may share
@@ -134,9 +133,6 @@ class KB:
     def _language(self, given: str | None, text: str = "") -> str:
         return chosen_language(given or self.settings.language, text)
 
-    def __enter__(self) -> KB:
-        return self
-
     def __exit__(self, *error: object) -> None:
         self.close()
 
@@ -165,7 +161,7 @@ class _Nodes(Sequence[Entity]):
 
 
 def open(
-    kb: str | os.PathLike[str] | None = None,
+    kb: KnowledgeBase | str | os.PathLike[str] | None = None,
     *more: str | os.PathLike[str],
     contact: str | None = None,
     settings: Settings | None = None,
@@ -173,8 +169,8 @@ def open(
     """Open a knowledge base, or several that are asked together.
 
     Args:
-        kb: ``mini`` or ``demo`` (bundled), ``wikidata`` (live), the folder of an SKB or a mirror, or a URL; None: that
-            of the settings.
+        kb: ``mini`` or ``demo`` (bundled), ``wikidata`` (live), the folder of an SKB or a mirror, a URL, or a knowledge
+            base of your own; None: that of the settings.
         more: further ones, asked together with the first: what is found says whose it is, and a query begins with a
             line ``# kb: NAME``.
         contact: an e-mail address or page of yours, which live Wikidata asks for.
@@ -184,6 +180,10 @@ def open(
         UsageError: there is no such knowledge base.
         CredentialsError: live use without a contact.
     """
+    if not isinstance(kb, str | os.PathLike | None):
+        if more or not hasattr(kb, "capabilities"):
+            raise UsageError(f"kb= takes names, folders, URLs or one knowledge base, not {type(kb).__name__}")
+        return KB(kb, (_checked(settings) or load_settings()).model_copy(update={"kb": kb.name}))
     names = [os.fspath(one) for one in (kb, *more) if one]
     told: dict[str, Any] = {"kb": SEPARATOR.join(names) or None, "contact": contact}
     given = {name: value for name, value in told.items() if value is not None}
@@ -339,7 +339,11 @@ class Answer(BaseModel):
         return self  # nothing of it changes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Answer, (self.run, self.query_page, _elsewhere)
+        known = {"evidence": vars(self)["evidence"]} if "evidence" in vars(self) else {}
+        return Answer, (self.run, self.query_page, _elsewhere), known
+
+    def __setstate__(self, known: dict[Any, Any]) -> None:
+        vars(self).update(known)
 
     @property
     def citation(self) -> str:
@@ -453,14 +457,7 @@ class AgentSource:
 
     def opened(self) -> KB:
         """The knowledge base: that which was given, or newly opened."""
-        if isinstance(self.kb, KB):
-            return self.kb
-        if self.kb is None or isinstance(self.kb, str | os.PathLike):
-            return open(self.kb, settings=self._settings)
-        if not hasattr(self.kb, "capabilities"):
-            raise UsageError(f"kb= takes a name, a folder, a URL or a knowledge base, not {type(self.kb).__name__}")
-        settings = self._settings or load_settings()
-        return KB(self.kb, settings.model_copy(update={"kb": self.kb.name}))
+        return self.kb if isinstance(self.kb, KB) else open(self.kb, settings=self._settings)
 
     def built(self, kb: KB, *, calls: bool) -> Agent:
         """What answers questions of an open knowledge base, and ``calls`` tools for that, or has them called.

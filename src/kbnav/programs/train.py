@@ -434,24 +434,24 @@ def _freeze(
 
 def _record(group: Group, task: Task, best: Step | None) -> GroupRecord:
     first = [one.metrics["mrr"] for one in task.first]
-    record = GroupRecord(
+    found: dict[str, Any] = {}
+    if best:
+        found = {
+            "program": f"{group.id}.py",
+            "sha256": best.sha256,
+            "step": best.number,
+            "scores": dict(best.validation),
+            "p": round(paired_test(first, best.validated).p, 6),
+        }
+    return GroupRecord(
         id=group.id,
         pattern=group.pattern,
         training=group.training,
         validation=group.validation,
         first=means(task.first),
         queries=len(first),
+        **found,
     )
-    if best is None:
-        return record
-    found = {
-        "program": f"{group.id}.py",
-        "sha256": best.sha256,
-        "step": best.number,
-        "scores": dict(best.validation),
-        "p": round(paired_test(first, best.validated).p, 6),
-    }
-    return record.model_copy(update=found)
 
 
 def train_programs(

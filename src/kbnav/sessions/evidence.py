@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.answering import labelled, looked_at
+from kbnav.agents.common.checks import copy_doubts
 from kbnav.answers.question import kb_of
 from kbnav.answers.tables import Absence, AnswerTable, node_term
 from kbnav.errors import KbnavError, QuerySyntaxError
@@ -18,7 +19,7 @@ from kbnav.knowledge.sparql.rewriting import drop_probe_limit
 from kbnav.knowledge.sparql.syntax import read_query
 from kbnav.knowledge.sparql.verbalization import Verbalization, verbalize_answer
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
-from kbnav.runs.trajectory import JOIN, Fact, Run, Step
+from kbnav.runs.trajectory import JOIN, Doubt, Fact, Run, Step
 
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.kb import SkbKB
@@ -106,11 +107,11 @@ def _ranking_evidence(kb: SkbKB, run: Run, nodes: Sequence[str], rows: Sequence[
 
 def explained(
     kb: KnowledgeBase, query: str, table: AnswerTable, language: str = "en"
-) -> tuple[AnswerTable, Verbalization | None, Absence | None]:
-    """A query's result with labels of what the query names, the query in words, and which kind of nothing it is."""
+) -> tuple[AnswerTable, Verbalization | None, Absence | None, tuple[Doubt, ...]]:
+    """A query's result with labels of what the query names, the query in words, which kind of nothing it is, doubts."""
     base = asked_by(kb, query)
-    known = labelled(table, query, base, language)
-    return known, verbalize_answer(query, known, language), absence_of(base, query, table, language)
+    known, nothing = labelled(table, query, base, language), absence_of(base, query, table, language)
+    return known, verbalize_answer(query, known, language), nothing, () if nothing else copy_doubts(kb, query)
 
 
 def _with_generated(found: Provenance, nodes: Sequence[str], run: Run) -> Provenance:

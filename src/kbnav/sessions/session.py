@@ -69,9 +69,10 @@ def attempt(
 ) -> Attempt:
     """Ask without saving; a failure comes beside the run. ``given``: gold entities. Raises UsageError."""
     question = checked_question(question)
+    graph = agent.graph()  # loads LangGraph, before the clock of ``budget.seconds`` starts
     context = replace(agent.context(question, given), cancellation=cancellation)
     state = start(question, history, agent.settings.budget)
-    return _run(agent, agent.graph(), state, context, config or {}, on_event)
+    return _run(agent, graph, state, context, config or {}, on_event)
 
 
 def _run(

@@ -80,13 +80,13 @@ class SparqlSource(Strict):
     url: str
     """Address of its SPARQL protocol."""
     graph: str = ""
-    """Default graph; empty: the endpoint's own."""
+    """Graph that names and data come from alone; empty: the endpoint's own default."""
     prefixes: dict[str, str] = {}
     """Prefixes, and the namespaces that they stand for; ids are shown by them, and queries need not declare them."""
     index: str = ""
     """File of its name index, as ``kbnav sparql index`` made it; empty: the endpoint is searched itself."""
     labels: tuple[str, ...] = ()
-    """IRIs of predicates of labels, before those that are looked for anyway."""
+    """IRIs of properties that hold names; ``rdfs:label`` and the like are tried after them."""
     credentials_variable: str = ""
     """Environment variable that holds ``user:password``, or a bearer token, which has no colon."""
     query_page: str = ""
@@ -521,6 +521,26 @@ def setting_names(model: type[BaseModel] | None = None, before: str = "") -> Ite
 def load_settings(**overrides: Any) -> Settings:
     """Read the settings; ``overrides`` that are None are ignored. Raises UsageError naming a setting that is wrong."""
     return Settings(**{name: value for name, value in overrides.items() if value is not None})
+
+
+_REACHED = ("kb", "base_url", "model_endpoints", "endpoints", "wikibase", "sparql", "with_tools", "notes")
+"""Settings that name what is asked, run or sent to a model."""
+
+
+def refuse_foreign(saved: Mapping[str, Any], own: Settings) -> None:
+    """Raise UsageError where a saved run's settings alone, maybe anybody's, name an address, code or notes."""
+
+    def named(values: Mapping[str, Any]) -> dict[str, Any]:
+        groups = {name: values[name] for name in _REACHED if values.get(name)}
+        pairs = ((name, one.items() if isinstance(one, Mapping) else [("", one)]) for name, one in groups.items())
+        return {f"{name}.{key}".rstrip("."): one for name, items in pairs for key, one in items}
+
+    known = [named(one.public()) for one in (own, Settings.model_construct())]
+    for name, value in named(saved).items():
+        if all(one.get(name) != value for one in known) and (name != "kb" or "://" in str(value)):
+            allowed = f"KBNAV_{name.upper().replace('.', '__')}, or {name} in {SETTINGS_FILE}"
+            shown = f"{name} {value}" if isinstance(value, str) else name
+            raise UsageError(f"only the run's file names {shown}: to use that, set {allowed}")
 
 
 def _wrong(item: Mapping[str, Any]) -> str:

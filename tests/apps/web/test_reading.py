@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kbnav.apps.web import examples as made_examples
+from kbnav.apps.web.routes import explore as made_examples
 from kbnav.knowledge.sparql.verbalization import verbalize
 from kbnav.models.cancellation import Cancellation
 from kbnav.settings.model import Settings

@@ -6,6 +6,7 @@ import pytest
 
 from kbnav.errors import CredentialsError, QuerySyntaxError, UnknownId, UsageError
 from kbnav.knowledge.base import Meter, counted_by
+from kbnav.knowledge.checking import check_kb
 from kbnav.knowledge.endpoint.data import LABELS
 from kbnav.knowledge.open import open_kb
 from kbnav.settings.model import Settings
@@ -246,6 +247,7 @@ def test_a_refusal_names_the_variable_to_set(served, tmp_path, monkeypatch, own,
         for call in (lambda: kb.search_entities("lamp"), lambda: kb.execute_query("SELECT * { ?s ?p ?o }")):
             with pytest.raises(CredentialsError, match=named):
                 call()
+        assert [one.remedy for one in check_kb(kb, settings)] == [""]
 
 
 @pytest.mark.parametrize("kb", ["x", "https://ann:secret@host.example", "https://ann:secret@host.example/sparql"])

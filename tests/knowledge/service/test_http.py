@@ -689,4 +689,6 @@ def test_beyond_its_budget_of_requests_a_question_looks_nothing_up(mini_kb, mini
     refused = [step for step in run.steps if "used up" in step.observation]
     assert refused
     assert not any(step.ok for step in refused)
-    assert run.outcome.table is None
+    assert (run.outcome.table, run.outcome.understood) == (None, None)
+    assert "(budget.requests) are used up" in run.outcome.note
+    assert "finish" not in run.outcome.note

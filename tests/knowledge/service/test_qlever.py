@@ -17,10 +17,9 @@ from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.open import bundled_mirror
 from kbnav.knowledge.probing import any_status, probe
 from kbnav.knowledge.replies import Reply
+from kbnav.knowledge.serving import MirrorServer
 from kbnav.knowledge.sparql.dialects import DIALECTS
-from kbnav.knowledge.wikidata.kb import endpoints_of
-from kbnav.knowledge.wikidata.mirror.server import MirrorServer
-from kbnav.knowledge.wikidata.services import QueryService
+from kbnav.knowledge.wikidata.kb import QueryService, endpoints_of
 from kbnav.settings.model import Endpoints, Limits, Settings
 from tests.conftest import ROOT
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, Served, serving

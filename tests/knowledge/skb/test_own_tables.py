@@ -90,6 +90,21 @@ def test_a_link_to_no_row_stays_as_text_until_an_update_gives_it_one(tmp_path):
     assert not all_of(shop(tmp_path, text=[]))[0][2].fields
 
 
+def test_a_kept_value_with_a_comma_becomes_the_edge_that_it_names_whole(tmp_path):
+    rows = {"p": "id\n1", "r": 'id,by\n51,"Schulz, Max"\n52,"Meier, Eva"', "n": 'id\n"Schulz, Max"\nMeier'}
+    files = [{"file": tmp_path / f"{one}.csv", "type": "review" if one == "r" else "person"} for one in rows]
+    tables = [Table.model_validate(one) for one in files]
+    for name, text in rows.items():
+        (tmp_path / f"{name}.csv").write_text(f"{text}\n")
+    first = [tables[0], tables[1].model_copy(update={"edges": (EdgeColumn.parse("by:by:person"),)})]
+    build(TableSource(first), tmp_path / "s.skb", BARE)
+    with SKB.open(tmp_path / "s.skb") as skb:
+        update(tmp_path / "s.skb", TableSource(tables[2:], over=skb, behind=first), BARE)
+    with SKB.open(tmp_path / "s.skb") as skb:
+        found = {one: [skb.id(end) for end in skb.graph.neighbors(skb.number(one))] for one in ("51", "52", "Meier")}
+    assert found == {"51": ["Schulz, Max"], "52": [], "Meier": []}
+
+
 def test_json_lines_may_have_lists_and_lack_columns(tmp_path):
     (tmp_path / "n.jsonl").write_text('{"key": 1, "tags": ["a", "b"], "kind": "x"}\n{"key": 2}\n')
     table = Table.model_validate({"file": tmp_path / "n.jsonl", "id": "key", "edges": ["tags:tagged:tag"]})

@@ -17,8 +17,7 @@ from hypothesis.extra import numpy as hnp
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
-from kbnav.knowledge.skb.importers.pickles import read_pickle, read_tensor
-from kbnav.knowledge.skb.importers.stark import StarkSource, stark_node
+from kbnav.knowledge.skb.importers.stark import StarkSource, read_pickle, read_tensor, stark_node
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.maintenance import info
 from kbnav.knowledge.skb.rendering import _prime_detail, get_doc_info, get_rel_info, indexed_text, paragraphs

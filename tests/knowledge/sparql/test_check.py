@@ -13,7 +13,7 @@ from kbnav.knowledge.sparql.syntax import read_query
 from kbnav.knowledge.sparql.tokens import tokenize
 from kbnav.knowledge.sparql.verbalization import comment_labels
 from kbnav.knowledge.sparql.vocabulary import add_prefixes, declared_prefixes
-from kbnav.runs.citation import query_link
+from kbnav.runs.trajectory import query_link
 from kbnav.settings.model import Settings
 from tests.attack.queries import hostile
 

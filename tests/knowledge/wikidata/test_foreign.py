@@ -12,12 +12,12 @@ from kbnav.agents.common.agent import build_agent
 from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.http import open_http
 from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.serving import MirrorServer
 from kbnav.knowledge.sparql.vocabulary import vocabulary_of
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
-from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.knowledge.wikidata.site import learn_by_http, siteinfo
-from kbnav.runs.citation import page_for
+from kbnav.runs.trajectory import page_for
 from kbnav.sessions.session import attempt
 from kbnav.settings.model import Settings, Wikibase
 from kbnav.tools.context import Shown

@@ -29,7 +29,7 @@ from kbnav.knowledge.open import QLEVER, open_kb
 from kbnav.knowledge.replies import LEFT_OUT, Again, Lagged, Reply, read_query
 from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, STANDARD_PREFIXES
 from kbnav.knowledge.wikidata.api import read_api
-from kbnav.knowledge.wikidata.services import QueryService
+from kbnav.knowledge.wikidata.kb import QueryService
 from kbnav.settings.model import Endpoints, Settings
 from tests.clock import Clock
 from tests.knowledge.wikidata.serving import JSON, ROWS, Answer, Asked, client, serving

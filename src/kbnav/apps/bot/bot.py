@@ -26,7 +26,8 @@ from kbnav.apps.bot.talk import (
     with_reply,
 )
 from kbnav.apps.bot.wiki import Page, Site, Wiki
-from kbnav.apps.bot.wikitext import apology, edit_summary, reply_text
+from kbnav.apps.bot.wikitext import edit_summary, reply_text
+from kbnav.apps.texts import Texts
 from kbnav.errors import FATAL, ServiceError, StopRun
 from kbnav.knowledge.evidence import Provenance
 from kbnav.runs.trajectory import Run, Turn
@@ -251,7 +252,7 @@ class Bot:
         except StopRun as error:
             if isinstance(error, ServiceError) and tries < TRIES:
                 raise
-            reply, note = apology(marker=mark, language=language), str(error)
+            reply, note = f"<!-- {mark} -->{Texts(language)('bot.failed')} ~~~~\n", str(error)
         self._ledger.update(question.id, self._clock(), status="answered", reply=reply, run=run, note=note, tries=0)
         return reply
 

@@ -17,8 +17,7 @@ from kbnav.apps.texts import Texts
 from kbnav.knowledge.base import is_mirror
 from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA, entity_page
-from kbnav.runs.citation import page_for
-from kbnav.runs.trajectory import Run
+from kbnav.runs.trajectory import Run, page_for
 from kbnav.settings.model import Settings
 from kbnav.tools.show import readable_text
 
@@ -119,11 +118,6 @@ def reply_text(
         parts.append(_how(run, texts))
     parts.append("~~~~")
     return "\n".join(parts) + "\n"
-
-
-def apology(*, marker: str, language: str = "en") -> str:
-    """The wikitext of a reply to a question that could not be answered."""
-    return f"<!-- {marker} -->{Texts(language)('bot.failed')} ~~~~\n"
 
 
 def _address(query: str, page: str) -> str:

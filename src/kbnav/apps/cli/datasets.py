@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from kbnav.answers.language import plural
+from kbnav.answers.tables import markdown_table
 from kbnav.apps.cli.evaluate import ids_in
 from kbnav.apps.cli.options import (
     Dataset,
@@ -114,13 +115,14 @@ def _print_each(found: Sequence[Any], markdown: Callable[[Any], str], as_json: b
 
 
 def _pairs(names: Sequence[str], count: int, as_json: bool) -> None:
-    from kbnav.evaluation.human_evaluation import compare_questions, pairs_markdown
+    from kbnav.evaluation.human_evaluation import compare_questions
 
     if len(names) != 2:
         raise UsageError("--of pairs takes two datasets: questions of people, and made ones")
     human, made = (find_dataset(name) for name in names)
     found = compare_questions(human, made, count)
-    emit(as_json, [asdict(one) for one in found], pairs_markdown(found).rstrip("\n"))
+    table = markdown_table(["Kind", "By people", "Made"], [[one.kind, one.human, one.made] for one in found])
+    emit(as_json, [asdict(one) for one in found], table.rstrip("\n"))
 
 
 def list_(as_json: Json = False) -> None:

@@ -86,8 +86,7 @@ def serve(
     Queries see all named graphs of the files and the default graph as one; GRAPH sees them apart. For example:
     kbnav sparql serve data.ttl --port 9000
     """
-    from kbnav.knowledge.serving import RdfServer
-    from kbnav.knowledge.wikidata.mirror.server import MirrorServer
+    from kbnav.knowledge.serving import MirrorServer, RdfServer
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # it ends as Ctrl-C does, and leaves no files behind
     limits: Any = {"names": name or (), "query_timeout": timeout, "memory_limit": memory << 20}
@@ -130,8 +129,8 @@ def query(
         else:
             Console().print(table_lines(table) if table.boolean is None else str(table.boolean))
             with suppress(KbnavError):  # the rows are there; only words for them are missing
-                _, words, nothing = explained(opened, query, table)
-                told = (words.text() if words else "", absence_text(nothing) if nothing else "")
+                _, words, nothing, doubts = explained(opened, query, table)
+                told = (words.text() if words else "", absence_text(nothing) if nothing else "", *map(str, doubts))
                 print(printable("".join(f"{one}\n" for one in told if one)), end="", file=sys.stderr)
 
 

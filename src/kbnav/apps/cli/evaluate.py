@@ -131,6 +131,7 @@ def repeat(
     out: Annotated[Path | None, option("--out", "FOLDER", "Folder of the new run; without it, only print.")] = None,
     dataset: Annotated[str | None, option("--dataset", "DATASET", "Read the questions from there instead.")] = None,
     kb: Annotated[str | None, option("--kb", "KB", "Where the run's knowledge base is now.")] = None,
+    system: Annotated[str | None, option("--system", "SYSTEM", "The run's, where that is code of your own.")] = None,
     jobs: Jobs = 1,
     max_cost: MaxCost = None,
     as_json: Json = False,
@@ -148,7 +149,7 @@ def repeat(
         print(to_json(card) if as_json else markdown_table(("what", "value"), [*card.items()]).rstrip())
         return
     of = Benchmark(jobs=jobs, max_cost=max_cost)
-    plan = replace(repeated(folder, dataset or "", kb or ""), jobs=jobs, max_cost=max_cost)
+    plan = replace(repeated(folder, dataset or "", kb or "", system or ""), jobs=jobs, max_cost=max_cost)
     if of.run(plan, "", out, quiet=as_json) != "done":
         raise typer.Exit(1)
     again = dict(run_card(read_info(out)))

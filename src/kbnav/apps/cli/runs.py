@@ -16,7 +16,7 @@ from kbnav.apps.console import answer_json, print_run, print_runs, run_line
 from kbnav.errors import KbnavError, UsageError
 from kbnav.knowledge.evidence import MOST_ROWS, Provenance
 from kbnav.runs.trajectory import Run, find_run, load_run, load_runs, saved_runs, to_json
-from kbnav.settings.model import Settings
+from kbnav.settings.model import Settings, refuse_foreign
 
 
 def show(
@@ -109,10 +109,9 @@ def _fields(run: Run, settings: Settings) -> Sequence[Mapping[str, Any]]:
 
 
 def _kb_of(run: Run, settings: Settings) -> Settings:
-    """How its knowledge base opens. Raises UsageError where only the run's file, maybe anybody's, names a URL."""
+    """How its knowledge base opens. Raises UsageError as ``refuse_foreign``."""
     kb = str(run.settings.get("kb") or settings.kb)
-    if "://" in kb and kb != settings.kb:
-        raise UsageError(f"only the run's file names {kb}: to ask that, set KBNAV_KB={kb}")
+    refuse_foreign({"kb": kb}, settings)
     return load(kb=kb)
 
 

@@ -368,11 +368,7 @@ def _print_info(found: Info) -> None:
     tuples = sorted(meta.tuples, key=lambda one: -one.count)
     published = [f"relations as in STaRK's Table 2: {found.published_relations:,}"]
     more = [f"  and {len(tuples) - _LONGEST_LIST} more"] if len(tuples) > _LONGEST_LIST else []
-    dropped = [
-        "",
-        "left out or changed by builds and updates",
-        *(f"  {line}" for line in _counted(meta.dropped)),
-    ]
+    dropped = ["", "left out or changed by builds and updates", *(f"  {one}" for one in _counted(meta.dropped))]
     lines = [
         f"{meta.name}: {_size(meta.nodes, meta.edges)}, from {meta.source}",
         f"vectors: {meta.encoder or 'none'}{approximate}; SPARQL: {'yes' if meta.sparql else 'no'}",

@@ -63,6 +63,11 @@ class Visitor:
     owner: str
     name: str = ""
 
+    @property
+    def owners(self) -> tuple[str, str]:
+        """Whose things it may have: its own, and a client's without a cookie, as it was before the first reply."""
+        return self.owner, NOBODY.owner
+
 
 NOBODY = Visitor("anonymous")
 """A client without a cookie: what it makes is protected by unguessable ids only, and never listed."""

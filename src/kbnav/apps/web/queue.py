@@ -24,10 +24,9 @@ from typing import TYPE_CHECKING, Any
 from kbnav.agents.common.agent import Agent
 from kbnav.answers.question import checked_question
 from kbnav.apps.secrets import Secrets
-from kbnav.apps.web.answers import Recorder, answer_data, failed_answer, first_rows
 from kbnav.apps.web.limiter import FairQueue, Ticket
 from kbnav.apps.web.results import result_of
-from kbnav.apps.web.service import Service
+from kbnav.apps.web.service import Recorder, Service, answer_data, failed_answer, first_rows
 from kbnav.apps.web.store import (
     AWAY,
     DAY,

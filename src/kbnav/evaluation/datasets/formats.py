@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
+from math import isfinite, nan
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -242,7 +243,9 @@ def trec_records(file: File) -> Iterator[Record]:
             topic, _, document, score = fields[:3] + (fields[3:] if len(fields) == 4 else fields[4:-1])
             value = float(score)
         except ValueError:
-            raise Record(file.path, number, {}).error(f"no line of a TREC run or of qrels: {line[:80]!r}") from None
+            value = nan
+        if not isfinite(value):
+            raise Record(file.path, number, {}).error(f"no line of a TREC run or of qrels: {line[:80]!r}")
         scored = found.setdefault(topic, {})
         if document in scored:
             raise Record(file.path, number, {}).error(f"the topic {topic!r} has {document!r} a second time")

@@ -12,9 +12,10 @@ import json
 import os
 import random
 import re
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -457,19 +458,14 @@ class StepModels:
 
 
 @dataclass
-class _Spent:
-    usage: Usage = Usage()
-    retries: int = 0
-
-
-@dataclass
 class PipelineModels:
     """The models at work. ``open`` makes one by its name; ``prices`` gives what it costs, where that is known."""
 
     steps: StepModels
     open: Callable[[str], ModelCalls]
     prices: Mapping[str, Price] = field(default_factory=dict)
-    _spent: dict[tuple[Step, str], _Spent] = field(default_factory=dict)
+    _spent: defaultdict[tuple[Step, str], Usage] = field(default_factory=partial(defaultdict, Usage))
+    _retries: Counter[tuple[Step, str]] = field(default_factory=Counter)
 
     def ask(self, step: Literal["extract", "fuse", "rewrite"], prompt: str, read: Callable[[str], T]) -> T:
         """One reply of the step's model, as ``read`` understands it. Raises NoUsableReply and StopRun."""
@@ -489,7 +485,7 @@ class PipelineModels:
                 found[place] = readers[place](reply)
             except Malformed as error:
                 again[place] = render("synthesis/again.md", prompt=prompts[place], reply=reply, problem=str(error))
-        self._spent[step, model].retries += len(again)
+        self._retries[step, model] += len(again)
         for place, reply in zip(again, self._replies(step, model, list(again.values())), strict=True):
             try:
                 found[place] = readers[place](reply)
@@ -508,25 +504,25 @@ class PipelineModels:
         """By step and model, what was asked and paid."""
         return {
             f"{step} {model}": {
-                "calls": spent.usage.calls,
-                "kept_from_before": spent.usage.kept,
-                "retries": spent.retries,
-                "tokens_read": spent.usage.prompt,
-                "tokens_written": spent.usage.completion,
+                "calls": spent.calls,
+                "kept_from_before": spent.kept,
+                "retries": self._retries[step, model],
+                "tokens_read": spent.prompt,
+                "tokens_written": spent.completion,
                 "dollars": self._dollars(model, spent),
             }
             for (step, model), spent in self._spent.items()
         }
 
-    def _dollars(self, model: str, spent: _Spent) -> float | None:
-        return cost_of(spent.usage, model_price(model, self.prices))
+    def _dollars(self, model: str, spent: Usage) -> float | None:
+        return cost_of(spent, model_price(model, self.prices))
 
     def _replies(self, step: Step, model: str, prompts: Sequence[str]) -> list[str]:
-        trace, spent = Trace(), self._spent.setdefault((step, model), _Spent())
+        trace = Trace()
         try:
             replies = self.open(model).ask_many(prompts, trace, purpose=step)
         finally:
-            spent.usage += trace.usage
+            self._spent[step, model] += trace.usage
         failed = next((reply for reply in replies if isinstance(reply, StopRun)), None)
         if failed:
             raise failed

@@ -21,7 +21,7 @@ _WORDS = re.compile(r"[^\W\d_]+|\d+")
 _DIGITS = re.compile(r"\d+")
 _POSSESSIVE = re.compile("(?<=.)['’]s$")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_PLURALS = ("e", "en", "n", "nen", "er", "s")
+_PLURALS = ("e", "en", "n", "nen", "s")
 """Endings of German nouns."""
 _LONGEST_QUESTION = 200
 """Words that are read."""
@@ -154,11 +154,13 @@ def _types(tokens: Sequence[Token], names: Sequence[str], *, german: bool) -> It
     """Where types are named, in the order of the question; a longer name before a shorter one within it."""
     spelled = [(name, [singular(w) for w in name_words(part)]) for name in names for part in name.split("/")]
     spelled = sorted((pair for pair in spelled if pair[1]), key=lambda pair: -len(pair[1]))
+    known = {word for _, words in spelled for word in words}
     split = [
         set(map(singular, name_words(token.text)))
         if "/" in token.text
-        else {singular(token.low)} | (_german(token.low) if german and token.text.istitle() else set())
+        else {own} | (_german(token.low) if german and token.text.istitle() and own not in known else set())
         for token in tokens
+        for own in [singular(token.low)]
     ]
     place = 0
     while place < len(tokens):

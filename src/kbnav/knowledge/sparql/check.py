@@ -225,8 +225,7 @@ def guard(query: str, services: Collection[str]) -> None:
         if iri not in services:
             shown = target.text if target else "nothing"
             where = target.start if target else len(query)
-            allowed = ", ".join(f"<{service}>" for service in sorted(services)) or "none"
-            raise _refused(query, where, f"SERVICE {shown} is not allowed here; allowed: {allowed}")
+            raise _refused(query, where, f"SERVICE {shown} is not allowed here")
 
 
 def service_targets(tokens: Sequence[Token]) -> list[tuple[Token | None, str]]:

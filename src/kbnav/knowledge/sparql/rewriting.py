@@ -43,7 +43,7 @@ from kbnav.knowledge.sparql.syntax import (
     parse_query,
     visible,
 )
-from kbnav.knowledge.sparql.tokens import edited, refuse_oversized, syntax_error, tokenize
+from kbnav.knowledge.sparql.tokens import edited, position, refuse_oversized, syntax_error, tokenize
 from kbnav.knowledge.sparql.vocabulary import (
     LABEL_SERVICE,
     STANDARD_PREFIXES,
@@ -149,23 +149,24 @@ def _refuse_missing(query: str, read: Query, dialect: Dialect) -> None:
     for element in read.elements(Nested):
         iri, at = terms.iri(element.name), element.place.start
         if element.kind == "LATERAL" and not dialect.lateral:
-            missing.append((at, "LATERAL, which only Oxigraph and Jena have: use a subquery"))
+            missing.append((at, "LATERAL cannot run here: use a subquery"))
         elif element.kind == "SERVICE" and not dialect.blazegraph:
             if iri in _WIKIDATA_ONLY:
-                missing.append((at, f"SERVICE {element.name}: {_WIKIDATA_ONLY[iri]}"))
+                missing.append((at, f"SERVICE {element.name} cannot run here: {_WIKIDATA_ONLY[iri]}"))
             elif iri != LABEL_SERVICE and not dialect.federation:
-                missing.append((at, f"SERVICE {element.name}: it asks no other endpoint; ask that one by itself"))
+                missing.append((at, f"SERVICE {element.name} cannot run here: no other endpoint is asked"))
     for call in _calls(read):
         iri, at = terms.iri(call.name), call.place.start
         if iri in _GEO and not dialect.geo:
-            missing.append((at, f"{call.name}: it has no functions for places"))
+            missing.append((at, f"{call.name} cannot run here: there are no functions for places"))
         elif iri == _DECODE_URI and iri not in dialect.functions:
-            missing.append((at, f"{call.name}: only Wikidata's query service decodes addresses"))
+            missing.append((at, f"{call.name} cannot run here: only Wikidata's query service decodes addresses"))
         elif dialect.closed and not (iri in {*_GEO, _SOME_VALUE, *dialect.functions} or iri.startswith(_XSD)):
-            missing.append((at, f"the function {call.name}: it has none of this name"))
+            missing.append((at, f"the function {call.name} cannot run here: there is none of this name"))
     if missing:
         at, reason = min(missing)
-        raise syntax_error(query, at, f"{dialect.engine} cannot run {reason}")
+        line, column = position(query, at)
+        raise QuerySyntaxError(f"line {line}, column {column}: {reason}", line=line, column=column)
 
 
 def _calls(read: Query) -> Iterator[Call]:

@@ -6,7 +6,7 @@ import pytest
 import requests
 
 from kbnav.knowledge.open import bundled_mirror
-from kbnav.knowledge.wikidata.mirror.server import MirrorServer
+from kbnav.knowledge.serving import MirrorServer
 
 Ask = Callable[..., Any]
 

@@ -13,11 +13,11 @@ import pytest
 from pyoxigraph import RdfFormat, Store
 
 from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.serving import MirrorServer
 from kbnav.knowledge.wikidata.mirror.api import Documents
 from kbnav.knowledge.wikidata.mirror.build import _put_in_place, build_mirror
 from kbnav.knowledge.wikidata.mirror.links import Links
 from kbnav.knowledge.wikidata.mirror.mirror import Mirror, run_query
-from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.knowledge.wikidata.mirror.store import FORMAT, META, NAMES, open_store, read_info
 from kbnav.knowledge.wikidata.mirror.vocabulary import OF_WIKIDATA
 from kbnav.runs.journal import exchanged

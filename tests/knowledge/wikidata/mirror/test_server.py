@@ -24,12 +24,12 @@ from SPARQLWrapper.SPARQLExceptions import EndPointInternalError, QueryBadFormed
 from kbnav.errors import ServiceError, Stopped, TellModel, UsageError
 from kbnav.knowledge.base import KnowledgeBase, Meter, counted_by
 from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.serving import MirrorServer
 from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.sparql.rewriting import rewrite_dates
 from kbnav.knowledge.wikidata.kb import WikidataKB
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.knowledge.wikidata.mirror.mirror import MIRROR, LocalQueries, Mirror
-from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.models.cancellation import Cancellation
 from kbnav.settings.model import Limits, Settings
 

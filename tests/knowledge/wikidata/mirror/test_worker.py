@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from kbnav.knowledge.serving import MirrorServer
 from kbnav.knowledge.wikidata.mirror.pool import QueryError, QueryPool
-from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.knowledge.wikidata.mirror.store import TRIPLES
 from tests.ending import until
 

@@ -90,7 +90,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 def own_session(session_id: str, parts: ChatOf, visitor: VisitorOf) -> Session:
     """A session of the visitor's. Raises HTTPException, the same for another's as for none."""
     session = parts.store.session(session_id)
-    if session is None or session.owner != visitor.owner:
+    if session is None or session.owner not in visitor.owners:
         raise HTTPException(404, "you have no such session")
     return session
 
@@ -98,7 +98,7 @@ def own_session(session_id: str, parts: ChatOf, visitor: VisitorOf) -> Session:
 def own_run(run_id: str, parts: ChatOf, visitor: VisitorOf) -> StoredRun:
     """A run of the visitor's. Raises HTTPException, the same for another's as for none."""
     run = parts.store.run(run_id)
-    if run is None or run.owner != visitor.owner:
+    if run is None or run.owner not in visitor.owners:
         raise HTTPException(404, "you have no such run")
     return run
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 
 from kbnav.answers.question import checked_question
 from kbnav.answers.tables import markdown_table
-from kbnav.apps.web.auth import NOBODY
+from kbnav.apps.web.auth import Visitor
 from kbnav.apps.web.results import text_of
 from kbnav.apps.web.routes.common import REFUSALS, ChatOf, ChatParts, VisitorOf, finished, sse, sse_event
 from kbnav.apps.web.store import StoredRun
@@ -106,7 +106,7 @@ async def completions(asked: Conversation, request: Request, parts: ChatOf, visi
 
     In a stream, the steps come as ``reasoning_content``, then the answer. Hanging up stops the run.
     """
-    run = await asyncio.to_thread(_ask, asked, asked.messages, (), parts, visitor.owner)
+    run = await asyncio.to_thread(_ask, asked, asked.messages, (), parts, visitor)
     if asked.stream:
         usage = bool((asked.stream_options or {}).get("include_usage"))
         return sse(_stream(asked.model, run, parts, usage))
@@ -124,8 +124,8 @@ async def completions(asked: Conversation, request: Request, parts: ChatOf, visi
 async def respond(asked: ResponseAsked, request: Request, parts: ChatOf, visitor: VisitorOf) -> Response:
     """As a completion, in the form of OpenAI's responses; ``previous_response_id`` brings what went before."""
     messages = [Message(role="user", content=asked.input)] if isinstance(asked.input, str) else asked.input
-    before = await asyncio.to_thread(_answered, asked.previous_response_id, parts, visitor.owner)
-    run = await asyncio.to_thread(_ask, asked, messages, before, parts, visitor.owner)
+    before = await asyncio.to_thread(_answered, asked.previous_response_id, parts, visitor.owners)
+    run = await asyncio.to_thread(_ask, asked, messages, before, parts, visitor)
     if asked.stream:
         return sse(_response_stream(asked, run, parts))
     answer = await finished(parts.queue, run, request)
@@ -138,7 +138,7 @@ def _ask(
     messages: Sequence[Message],
     before: Sequence[Turn],
     parts: ChatParts,
-    owner: str,
+    visitor: Visitor,
 ) -> StoredRun:
     """Put the question that a request asks into the queue. Raises HTTPException."""
     given = vars(asked)
@@ -147,19 +147,19 @@ def _ask(
     unserved += [name for name in _UNSERVED if given.get(name)] + ["n"] * (given.get("n") not in (None, 1))
     if unserved:
         raise HTTPException(400, f"not served here: {', '.join(unserved)}; an answer is one text")
-    question, history = _conversation(messages, parts, owner)
+    question, history = _conversation(messages, parts, visitor.owners)
     choice = next((choice for choice in _choices(parts) if asked.model in ("/".join(choice), choice[0])), None)
     if choice is None:
         raise HTTPException(404, f"no model {asked.model!r}; GET /v1/models lists them")
-    return parts.queue.ask(owner, question, choice, history=[*before, *history][-MOST_TURNS:])
+    return parts.queue.ask(visitor.owner, question, choice, history=[*before, *history][-MOST_TURNS:])
 
 
-def _answered(response: str | None, parts: ChatParts, owner: str) -> Sequence[Turn]:
+def _answered(response: str | None, parts: ChatParts, owners: tuple[str, str]) -> Sequence[Turn]:
     """The questions up to an earlier response of the same owner. Raises HTTPException where there is none."""
     if not response:
         return ()
     run = parts.store.run(response.removeprefix(_RESPONSE))
-    if run is None or run.owner not in (owner, NOBODY.owner) or not run.answer:  # the first reply sets a cookie
+    if run is None or run.owner not in owners or not run.answer:
         raise HTTPException(404, "there is no such previous_response_id, or no more")
     saved = parts.store.saved(run.answer.get("run") or "")
     return saved.turns if saved else (_said(run.question, str(run.answer.get("text", ""))),)
@@ -179,7 +179,7 @@ def _choices(parts: ChatParts) -> list[tuple[str, str, str]]:
     ]
 
 
-def _conversation(messages: Sequence[Message], parts: ChatParts, owner: str) -> tuple[str, list[Turn]]:
+def _conversation(messages: Sequence[Message], parts: ChatParts, owners: tuple[str, str]) -> tuple[str, list[Turn]]:
     """The question, and the earlier ones with all that was found where it was answered here. Raises HTTPException."""
     spoken = [message for message in messages if message.role in ("user", "assistant") and message.text.strip()]
     if not spoken or spoken[-1].role != "user":
@@ -191,7 +191,7 @@ def _conversation(messages: Sequence[Message], parts: ChatParts, owner: str) -> 
             asked = message.text
         elif asked:
             try:
-                before = parts.store.asked_before((owner, NOBODY.owner), checked_question(asked))
+                before = parts.store.asked_before(owners, checked_question(asked))
             except UsageError as error:
                 raise HTTPException(400, str(error)) from error
             same = before and message.text.strip().startswith(_sentences(before.outcome.text).strip())

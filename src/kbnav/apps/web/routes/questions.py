@@ -189,10 +189,9 @@ def rename(found: OwnSession, given: Title, parts: ChatOf) -> SessionData:
 
 
 @router.delete("/sessions/{session_id}", status_code=204)
-def delete_session(found: OwnSession, parts: ChatOf) -> Response:
+def delete_session(found: OwnSession, parts: ChatOf) -> None:
     """Delete a session; a question under way is stopped."""
     parts.queue.delete(found)
-    return Response(status_code=204)
 
 
 @router.get("/sessions/{session_id}/{form}", responses=_FILES)
@@ -274,10 +273,9 @@ async def events(
 
 
 @router.post("/runs/{run_id}/stop", status_code=204)
-def stop(found: OwnRun, parts: ChatOf) -> Response:
+def stop(found: OwnRun, parts: ChatOf) -> None:
     """End a run at once, also in the middle of a model's call."""
     parts.queue.stop(found)
-    return Response(status_code=204)
 
 
 @router.post("/runs/{run_id}/share")
@@ -291,10 +289,9 @@ def share(found: OwnRun, parts: ChatOf) -> dict[str, str]:
 
 
 @router.delete("/runs/{run_id}/share", status_code=204)
-def unshare(found: OwnRun, parts: ChatOf) -> Response:
+def unshare(found: OwnRun, parts: ChatOf) -> None:
     """Take the link back."""
     parts.store.share(found.id, None)
-    return Response(status_code=204)
 
 
 @router.get("/shared/{share_id}")

@@ -16,7 +16,6 @@ from pydantic import BaseModel, Field
 
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.console import answer_table, evidence_data, property_name
-from kbnav.apps.web.answers import PAGE, query_data, result_data
 from kbnav.apps.web.downloads import MEDIA, Form, Known, attachment, download
 from kbnav.apps.web.results import Result, Row, cell_data, matching, sorted_rows, table_result
 from kbnav.apps.web.routes.common import (
@@ -30,7 +29,7 @@ from kbnav.apps.web.routes.common import (
     look_up,
     reader_of,
 )
-from kbnav.apps.web.service import Served, missing_labels
+from kbnav.apps.web.service import PAGE, Served, missing_labels, query_data, result_data
 from kbnav.apps.web.store import StoredResult, unguessable
 from kbnav.errors import KbnavError, QueryTimeout, Stopped, StopRun
 from kbnav.knowledge.base import Entity
@@ -153,7 +152,7 @@ def _run_query(asked: SparqlQuery, parts: ChatParts, served: Served, owner: str)
             parts.store.count_question(owner, parts.settings.web.questions_per_day)
             raise
         parts.store.count_question(owner, parts.settings.web.questions_per_day)
-        table, words, nothing = explained(served.kb, asked.query, table, asked.language)
+        table, words, nothing, doubts = explained(served.kb, asked.query, table, asked.language)
     labelled = comment_labels(asked.query, table.labels)
     result = table_result(table)
     kept = {**result.to_document(), "query": asked.query}
@@ -162,6 +161,7 @@ def _run_query(asked: SparqlQuery, parts: ChatParts, served: Served, owner: str)
     return {
         **query_data(asked.query, labelled, served),
         "query_words": words.to_document() if words else None,
+        "doubts": [doubt.to_document() for doubt in doubts],
         "result": result_data(head.id, result, nothing),
     }
 
@@ -173,10 +173,9 @@ async def waiting(name: Name, parts: ChatOf, visitor: VisitorOf) -> dict[str, in
 
 
 @router.delete("/queries/{name}", status_code=204)
-async def stop_query(name: Name, parts: ChatOf, visitor: VisitorOf) -> Response:
+async def stop_query(name: Name, parts: ChatOf, visitor: VisitorOf) -> None:
     """Stop a query of one's own."""
     parts.service.queries.stop(visitor.owner, name)
-    return Response(status_code=204)
 
 
 @router.get("/kbs/{kb}/names")
@@ -228,7 +227,7 @@ Stored = tuple[StoredResult, Result]
 
 def _own_result(result_id: str, parts: ChatOf, visitor: VisitorOf) -> Stored:
     found = parts.store.results.find(result_id)
-    if found is None or found[0].owner != visitor.owner:
+    if found is None or found[0].owner not in visitor.owners:
         raise HTTPException(404, "you have no such result")
     return found
 

@@ -131,7 +131,7 @@ export class QueryView {
     this.changed();
     const shown = new ResultView(result, `/api/results/${encodeURIComponent(result.id)}`, t("query.label"), { query: this.editor.value, labelled: found.query_labelled, ranked: this.base?.name === "Wikidata", key: "view" });
     const hints = unnamed(result.columns, query).map((hint) => h("p", {}, hint));
-    this.shown.replaceChildren(absent(result.absence, { written: true, words: result.rows ? "" : inWords(found.query_words) }), hints.length ? warning(hints) : "", shown.element, h("div", { class: "foot" }, shown.files, this.title && this.link), origin(this.base) || "");
+    this.shown.replaceChildren(absent(result.absence, { written: true, words: result.rows ? "" : inWords(found.query_words) }), hints.length ? warning(hints) : "", found.doubts?.length ? h("p", { class: "part" }, t("copy.part", { kb: "Wikidata" })) : "", shown.element, h("div", { class: "foot" }, shown.files, this.title && this.link), origin(this.base) || "");
   }
 
   fail(error) {

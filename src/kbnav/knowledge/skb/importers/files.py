@@ -10,7 +10,7 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -264,7 +264,7 @@ _WAITING = 1 << 16
 """Bytes of a part that are written at once."""
 
 
-class Grouped:
+class Grouped(AbstractContextManager["Grouped", None]):
     """Lines by group number in temporary files, of which one of ``PARTS`` is in memory at a time."""
 
     def __init__(self, groups: int) -> None:
@@ -273,9 +273,6 @@ class Grouped:
         self._open = ExitStack()
         self._folder = Path(self._open.enter_context(TemporaryDirectory(prefix="kbnav-")))
         self._files: dict[int, IO[bytes]] = {}
-
-    def __enter__(self) -> Grouped:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._open.close()

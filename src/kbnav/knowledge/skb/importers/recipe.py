@@ -102,9 +102,8 @@ class Recipe(Strict):
 
     def _source(self) -> Source:
         from kbnav.knowledge.skb.importers.amazon import AmazonSource
-        from kbnav.knowledge.skb.importers.mag import MagSource
         from kbnav.knowledge.skb.importers.rdf import RdfSource
-        from kbnav.knowledge.skb.importers.stark import PrimeKGSource, StarkSource
+        from kbnav.knowledge.skb.importers.stark import MagSource, PrimeKGSource, StarkSource
 
         for path in (*self.sources, *filter(None, [self.tables])):
             if address := re.match(r"\w{2,}:/", str(path)):  # what follows may hold a password

@@ -299,8 +299,6 @@ class TableSource:
                     yield from (EdgeRecord(source, relation, target) for target in targets)
         for one in self.arrived[1]:
             if (one.source, one.relation) not in replaced:
-                if losses is not None:
-                    losses.add("edge of a value that is now an id", f"{one.source} {one.relation} {one.target}")
                 yield one
         for given in self._links:
             for kind in {given.source_type, given.target_type} - {"", *prefixes}:
@@ -333,6 +331,7 @@ class TableSource:
                 if not value or not (table.type == kind or not (table.type or kind in typed)):
                     continue
                 joined = isinstance(value, str) and edge.column not in (table.text or ())
+                joined = joined and bool(table.split or table.file.suffix in JSON)
                 several = value.split(", ") if joined else value
                 values = table.values({edge.column: several}, edge)
                 ends = [before + one for one in values if (edge.type, before + one) in come]
