@@ -80,11 +80,16 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--models", nargs="+", default=["gpt-4o", "gpt-4.1-mini", "gpt-4o-mini"])
     given = parser.parse_args()
+    import requests
     import tiktoken
 
-    encoding = tiktoken.get_encoding("o200k_base")
+    recorded = recorded_runs(given.data)
+    try:
+        encoding = tiktoken.get_encoding("o200k_base")
+    except requests.RequestException as error:
+        raise SystemExit("tiktoken cannot fetch the encoding o200k_base: it needs a network once") from error
     with tempfile.TemporaryDirectory() as home:
-        each = list(map(partial(spent, encoding, home=Path(home)), recorded_runs(given.data)))
+        each = list(map(partial(spent, encoding, home=Path(home)), recorded))
     prices = {name: price for host in list_prices()[1].values() for name, price in host.items()}
     print(f"{len(each)} questions")
     print(f"{'':26}{'median':>10}{'mean':>10}{'nine of ten under':>20}")

@@ -105,8 +105,11 @@ def _rows_of_text(text: str) -> int | None:
 
 
 def recorded_runs(data: Path) -> list[dict[str, Any]]:
-    """The published trajectories."""
-    with gzip.open(data / "spinach-qald10-runs" / "trajectories.json.gz") as file:
+    """The published trajectories; where they are not in the folder, the program ends and says so."""
+    path = data / "spinach-qald10-runs" / "trajectories.json.gz"
+    if not path.is_file():
+        raise SystemExit(f"{path} is missing: --data names the folder (docs/benchmarks.md)")
+    with gzip.open(path) as file:
         return json.load(file)  # type: ignore[no-any-return]
 
 

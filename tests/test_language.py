@@ -49,6 +49,7 @@ def test_one_plain_question_in_each_language(language):
         ("Was Frida Kahlo a surrealist?", "en"),
         ("Was war Ada Lovelaces Adelstitel?", "de"),
         ("Was für ein Tier ist Dolly?", "de"),
+        ("Was kostet Zelt Fjord 77?", "de"),
     ],
 )
 def test_names_and_titles_in_other_languages_do_not_decide(text, language):

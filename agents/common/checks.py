@@ -47,8 +47,8 @@ def with_doubts(outcome: Outcome, question: str, context: Context) -> Outcome:
     """The outcome with its doubts; one without an answer, or whose answer is no query's result, has none."""
     if outcome.status not in ("answered", "best effort") or outcome.table is None or not outcome.query:
         return outcome
-    found = check_answer(question, context.language, outcome.query, outcome.table)
-    found = (*copy_doubts(context.kb, outcome.query), *found)
+    found = copy_doubts(context.kb, outcome.query)
+    found += check_answer(question, context.language, outcome.query, outcome.table)
     first = outcome.table.rows[0] if outcome.table.rows else ()
     # A result with dates sorts by these, or compares them.
     dated = any(cell is not None and (cell.datatype or "").endswith(("#dateTime", "#date")) for cell in first)

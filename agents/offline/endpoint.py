@@ -42,8 +42,7 @@ _TO_VALUE = {
 
 def first(search: SearchResult, *, of_class: bool) -> Entity | None:
     """The first class that a search found, or the first thing that is none."""
-    found = (one for one in search.entities if bool(re.match(r"class(?:;|$)", one.description)) is of_class)
-    return next(found, None)
+    return next((one for one in search.entities if bool(re.match(r"class(;|$)", one.description)) is of_class), None)
 
 
 class Anchor(NamedTuple):

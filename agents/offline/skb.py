@@ -45,9 +45,8 @@ class PreparedSkb:
     def __init__(self, kb: SkbKB, listed: int) -> None:
         """``listed``: nodes of a list that was asked for without any word to rank it by."""
         self.kb, self.paths, self.listed = kb, Paths(kb.skb.meta), listed
-        kinds, relations = kb.skb.type_names, kb.skb.relation_names
-        self.types = dict(zip(kinds, local_names(kinds), strict=True))
-        self.relations = dict(zip(relations, local_names(relations), strict=True))
+        both = (kb.skb.type_names, kb.skb.relation_names)
+        self.types, self.relations = (dict(zip(names, local_names(names), strict=True)) for names in both)
         self.read = lru_cache(maxsize=16)(lambda question, language: read(question, kb.skb, language))
 
 
@@ -139,10 +138,13 @@ class SkbAgenda(Agenda):
 
     def _left(self, paths: Sequence[Path], *read: str) -> tuple[str, ...]:
         """Words of the question that neither the paths nor the texts ``read`` stand for, as ``Agenda.unused``."""
-        reading, begun = self._reading, {path.node for path in paths}
-        names = [one.text for one in reading.mentions if not begun.isdisjoint(one.nodes)]
+        reading, begun = self._reading, {path.node: self._skb.type(path.node) for path in paths}
+        named = [(one, node) for one in reading.mentions for node in one.nodes if node in begun]
+        beside = {(begun[node], at) for one, node in named for at in (one.first, one.end)}  # "the category Lighting"
+        names = [one.text for one, _ in named]
         kinds = [reading.asked, *(step.target for path in paths for step in path.steps)]
         used = [one for one in reading.types if one.name in kinds or not any(kinds[1:])]
+        used += [one for one in reading.types if not beside.isdisjoint([(one.name, one.first), (one.name, one.end)])]
         names += [reading.text(range(one.first, one.end)) for one in used]
         names += [reading.text(sorted(path.used)) for path in paths]
         labels = [" ".join(name_words(kind)) for kind in kinds]
@@ -170,10 +172,17 @@ class SkbAgenda(Agenda):
         linked = any(path.used for paths in self._proposed(mention).values() for path in paths)
         for field in dict.fromkeys(chain(*(documents[one] for one in alike))) if not linked else ():
             empty = all(documents[one].get(field) in ("", None) for one in mention.nodes)
-            if empty and self._left(here) and not self._left(here, field):
+            named = empty and self._left(here) and not self._left(here, field)
+            if named and not self._made_edges(mention.nodes, field, alike):
                 self.understood = Understood()
                 told = self.told["fieldless"].format(words=field, name=self._skb.name(node))
                 yield [(FINISH, told, {"nodes": []})]
+
+    def _made_edges(self, nodes: Sequence[int], field: str, alike: Sequence[int]) -> bool:
+        """Whether nodes may have edges of a column that is a field of nodes ``alike`` only where it led nowhere."""
+        having = [one for one in alike if self._skb.documents[one].get(field)]
+        own, others = ({at for one in some for at in self._skb.graph.row(one).relations} for some in (nodes, having))
+        return bool(own - others) or any(relevance(field, [self._skb.relation_names[at] for at in own]))
 
     def _hypotheses(self, mentions: Sequence[Mention]) -> list[tuple[Path, ...]]:
         """A path for each mention, all to one type; if that leads nowhere, for each mention but one, and so on."""
@@ -269,10 +278,7 @@ class SkbAgenda(Agenda):
     def _finished(
         self, said: str, paths: Sequence[Path], nodes: Sequence[str], answer: str, *read: str, all_needed: bool = True
     ) -> Calls:
-        """The end: the answer, or none where a word that changes what is asked was not used.
-
-        ``read`` are texts that stand for words as well, as that of the first node.
-        """
+        """The end: the answer, or none where a word that changes the question is not used; ``read`` as of ``_left``."""
         uncounted = self.question.kind == "count" and not answer
         unused = self._left(paths, *(() if uncounted else read))
         if uncounted or self.turns(unused) or (all_needed and self.telling(unused)):

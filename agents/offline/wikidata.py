@@ -72,8 +72,7 @@ class Segment:
         """How surely it names its first item, and no property."""
         label, wanted = fold(self.items[0].label), fold(self.text)
         score = 0.4 * (len(wanted.split()) - 1) + (1.0 if label == wanted else 0.6)
-        score += 2.0 if self.named else -1.0 * bool(self.properties)
-        return score
+        return score + (2.0 if self.named else -1.0 * bool(self.properties))
 
 
 @dataclass(frozen=True)
@@ -103,10 +102,7 @@ class Relation:
 
 
 class Hypothesis(NamedTuple):
-    """A query to try, and, where that has rows, the one that answers (the same, but for counts).
-
-    ``whole`` counts what it is a part of, and how much of that its last condition keeps.
-    """
+    """A query to try, the one that answers where it has rows, and one of how much its last condition keeps of all."""
 
     probe: str
     thought: str
@@ -300,10 +296,7 @@ class WikidataAgenda(Agenda):
         return [edge for one in entities for edge in self.edges.get((one, "out"), ())]
 
     def _referents(self, last: Turn, pronoun: str) -> tuple[Entity, ...]:
-        """What a pronoun may stand for: what the last turn was about, or its answer.
-
-        "She" and "he" are the first of them of that gender; else the answer, where its gender is not stated.
-        """
+        """What a pronoun may stand for of the last turn; "she" and "he" by gender, or the answer if none is stated."""
         words, given = self.words, self.table(last.outcome.query)
         answers = list(dict.fromkeys(one for row in given.rows for cell in row if (one := given.entity(cell))))
         about = list(dict.fromkeys(re.findall(r"\bwd:(Q\d+)", re.sub(r"\* wd:Q\d+", "", last.outcome.query))))[:2]
@@ -347,9 +340,8 @@ class WikidataAgenda(Agenda):
     def _values(self, pattern: str, thought: str, *, number: bool = False) -> Hypothesis:
         """Everything that fits a pattern of ``?answer``, or how many they are."""
         probe = f"SELECT DISTINCT ?answer WHERE {{ {pattern} }}"
-        if self.question.kind != "count" or number:
-            return Hypothesis(probe, thought)
-        return Hypothesis(probe, thought, f"SELECT (COUNT(DISTINCT ?answer) AS ?count) WHERE {{ {pattern} }}")
+        counted = f"SELECT (COUNT(DISTINCT ?answer) AS ?count) WHERE {{ {pattern} }}"
+        return Hypothesis(probe, thought, counted if self.question.kind == "count" and not number else "")
 
     def hypotheses(self, focus: Sequence[Segment]) -> Iterator[Hypothesis]:
         """Queries about the entities in focus (none: about a class only), which have been looked at.

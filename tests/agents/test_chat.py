@@ -209,7 +209,7 @@ def test_a_model_may_try_what_was_not_answered_once_more_itself(tmp_path):
     run = ask(agent_of([runs(2), runs(2), finishes()], tmp_path, kb=late(1, "SELECT 2")), "How many?")
     assert (run.outcome.status, run.discarded) == ("answered", ())
     kb = late(2, "SELECT 2", "SELECT 3")
-    again = ask(agent_of([runs(2), runs(2), runs(2), runs(3), finishes()], tmp_path, kb=kb), "How many?")
+    again, _ = attempt(agent_of([runs(2), runs(2), runs(2), runs(3), finishes()], tmp_path, kb=kb), "How many?")
     assert [step.dropped for step in again.discarded if step.call.key == again.path[0].call.key][-1:] == ["repeat"]
 
 

@@ -1,5 +1,6 @@
 """``kbnav eval`` as a person uses it, on the mini mirror, killed and interrupted on the way."""
 
+import hashlib
 import json
 import os
 import signal
@@ -137,8 +138,18 @@ def test_what_no_score_can_come_of_is_said_before(kbnav, folder, caplog):
     (folder / "q.csv").write_text("\n".join(["id,question,sparql", *asked]))
     kbnav.out("run", "q.csv", "--kb", "mini", "--out", "empty")
     assert "2 of 3 gold answers, such as that of qQ99999991, have no rows on this copy" in caplog.messages[-1]
+    more = ["no,No?,ASK { wd:Q7186 wdt:P61 wd:Q7186 }", "zero,Zero?,SELECT (COUNT(?x) AS ?n) { ?x wdt:P61 wd:Q1 }"]
+    (folder / "q.csv").write_text("\n".join(["id,question,sparql", *asked, *more]))
     kbnav.out("run", "q.csv", "--kb", "mini", "--answerable", "--out", "some")
     assert sum("have no rows" in one for one in caplog.messages) == 1
+    assert read_saved_run(folder / "some").info.questions == ("qQ7186",)
+    (folder / "one.txt").write_text("qQ7186\n")
+    kbnav.out("run", "q.csv", "--kb", "mini", "--only", "one.txt", "--out", "one")
+    kbnav.out("repeat", "one", "--dataset", "q.csv", "--out", "again")
+    for one in ("one", "again"):
+        card = json.loads(kbnav.out("repeat", one, "--json"))
+        assert card["dataset"].startswith("q, 1 question, ")
+        assert card["sample"] == f"only 1 of 5, SHA-256 of the ids {hashlib.sha256(b'qQ7186').hexdigest()}"
     (folder / "n.jsonl").write_text(json.dumps({"id": "n", "question": "Which ship?", "nodes": ["ship:heron"]}))
     for system in ("kar", "pasemiqa", "skb"):
         kbnav.out("run", "n.jsonl", "--kb", "demo", "--system", system, "--out", system)

@@ -212,6 +212,15 @@ def test_a_type_and_a_number_are_one_name(tmp_path):
         assert outcome.text == "2024-05-02"
 
 
+def test_a_column_that_became_edges_is_not_called_empty(tmp_path):
+    nodes = [{"id": one, "type": "produkt", "name": f"Zelt {one}"} for one in ("Fjord", "Berg")]
+    nodes += [{**nodes[1], "id": "x", "name": "Lampe Sol", "lieferant": "L9"}, {"id": "a", "type": "firma"}]
+    with closing(SkbKB(small_skb(tmp_path, nodes, [("Fjord", "verkauft durch", "a")], sparql=False))) as kb:
+        agent = skb_offline(kb, Settings(home=tmp_path, language="de"))
+        said = [ask(agent, f"Wer liefert Zelt {one}?").outcome.note for one in ("Fjord", "Berg")]
+        assert ["leer" in one for one in said] == [False, True]
+
+
 BY_TEXT = "The nearest by their texts, not checked: "
 LINKS = [
     ("1", "supplied by", "s1"), ("A-2", "supplied by", "s1"), ("3", "supplied by", "s3"), ("4", "supplied by", "s2"),
@@ -278,6 +287,8 @@ def test_without_sparql_fields_are_read_and_texts_ranked(tmp_path):
         ("Which lamps are supplied by Acme Inc?", f"{BY_TEXT}Pine chair 4", "", ("lamps",)),
         ("How many lamps are supplied by Acme Ltd?", "2", "", ()),
         ("How many lamps in Chairs are there?", "", "“Chairs”", ("Chairs",)),
+        ("How many products are in the category Lamps?", "2", "", ()),
+        ("How many products are in the supplier Lamps?", "", "“supplier”", ("supplier",)),
         ("How many products does each supplier have?", "", "“each”", ("each",)),
         ("Which products have reviews about wobbles?", "", "“wobbles”", ("wobbles",)),
         (

@@ -157,6 +157,8 @@ def _latin_votes(text: str) -> Mapping[str, float]:
                 votes[language] += 0.5 / len(hinted)
     if "¿" in text or "¡" in text:
         votes["es"] += 1.0
+    if re.match(rf"\W*was\s+(?:{'|'.join(_tables()['behind_was']['de'].split())})\b", text, re.IGNORECASE):
+        votes["de"] += 1.0
     return votes
 
 

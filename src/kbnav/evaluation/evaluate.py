@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from kbnav.answers.language import plural
 from kbnav.answers.tables import markdown_table
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation import gold as golden
@@ -43,7 +44,7 @@ from kbnav.evaluation.runner import (
     run_questions,
 )
 from kbnav.evaluation.scoring import Scores, score_run
-from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.open import open_kb
 from kbnav.models.prices import known_prices, list_prices, price_of
 from kbnav.runs.journal import write_whole
@@ -66,8 +67,8 @@ class EvaluationPlan:
 
     ``only`` names questions by id. ``gold`` is a file of frozen gold answers, or the folder of one; without it stored
     answers are used where the dataset has them, and gold queries are run where not. ``sample`` draws that share of the
-    questions with ``seed``; ``answerable`` leaves out questions whose gold answer is empty or unknown; ``limit`` then
-    takes the first so many.
+    questions with ``seed``; ``answerable`` leaves out questions whose gold answer is empty or unknown, and those
+    to which a query on a mirror gave 0 or no; ``limit`` then takes the first so many.
     """
 
     system: str
@@ -89,7 +90,10 @@ class EvaluationPlan:
     def sampling(self) -> Mapping[str, Any]:
         """How the questions are taken of the dataset, as ``RunInfo.sample`` has it."""
         drawn = {"share": self.sample, "seed": self.seed} if self.sample is not None else {}
-        given = {"answerable": self.answerable, "limit": self.limit}
+        whole, named = len(self.dataset.questions), sorted(self.only)
+        ids = sha256("\n".join(named).encode()).hexdigest()
+        only = f"{len(named)} of {whole}, SHA-256 of the ids {ids}" if not self.drawn and 0 < len(named) < whole else ""
+        given = {"only": only, "answerable": self.answerable, "limit": self.limit}
         return {**self.drawn, **drawn, **{name: value for name, value in given.items() if value}}
 
     @property
@@ -145,18 +149,14 @@ def run_card(info: RunInfo) -> list[tuple[str, str]]:
         kb["files"] = f"SHA-256 {sha256(json.dumps(kb['files'], sort_keys=True).encode()).hexdigest()}"
     price = price_of(Settings.model_construct(base_url=own.get("base_url", ""), prices={}), info.model)
     changed = {name: value for name, value in flat_settings(own).items() if value != usual.get(name)}
+    own_gold = "the dataset's own, or its queries run on this knowledge base (gold.jsonl)"
     return [
         ("system", info.display_name + (f", named {info.named}" if info.named else "")),
         ("model", info.model),
         *([("list price", f"${price.prompt:g} in, ${price.completion:g} out ({list_prices()[0]})")] if price else []),
-        ("dataset", f"{info.dataset}, {len(info.questions)} questions, SHA-256 {info.dataset_sha256}"),
+        ("dataset", f"{info.dataset}, {plural(len(info.questions), 'question')}, SHA-256 {info.dataset_sha256}"),
         ("sample", ", ".join(f"{name} {value}" for name, value in info.sample.items()) or "all"),
-        (
-            "gold answers",
-            f"SHA-256 {info.gold_sha256}"
-            if info.gold_sha256
-            else "the dataset's own, or its queries run on this knowledge base (gold.jsonl)",
-        ),
+        ("gold answers", f"SHA-256 {info.gold_sha256}" if info.gold_sha256 else own_gold),
         *((f"knowledge base's {name}", _shown(value)) for name, value in kb.items()),
         ("started", info.started),
         *((f"setting {name}", _shown(value)) for name, value in changed.items()),
@@ -315,7 +315,10 @@ def _with_gold(
         )
         if len(answers) < len(candidates):
             return None
-    asked = [(one, answers[one.id]) for one in candidates if not plan.answerable or answers[one.id].has_rows]
+    asked = [(one, answers[one.id]) for one in candidates]
+    if plan.answerable:
+        copied = is_mirror(read_gold(folder / GOLD)[0].kb)
+        asked = [both for both in asked if both[1].has_rows and not (copied and golden.is_no_or_0(both[1]))]
     if not asked:
         raise UsageError("no question has a gold answer with rows on this knowledge base")
     return asked[: plan.limit]

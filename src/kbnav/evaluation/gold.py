@@ -17,6 +17,7 @@ from kbnav.evaluation.datasets.records import Dataset, Question
 from kbnav.evaluation.records import GOLD, INFO, GoldAnswer, GoldInfo, read_gold
 from kbnav.evaluation.runner import Patience, kb_state, side_by_side
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
+from kbnav.knowledge.sparql.diagnose import is_empty_result
 from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.runs.journal import json_line, open_journal, write_whole
 from kbnav.runs.trajectory import now
@@ -101,6 +102,12 @@ def take_gold(
     if copy:
         write_whole(copy, b"".join(map(json_line, (head, *taken.values()))))
     return taken
+
+
+def is_no_or_0(answer: GoldAnswer) -> bool:
+    """Whether a query gave rows that say nothing: ``false``, or the count of nothing."""
+    asked = answer.table if answer.has_rows and answer.source == "query" else None
+    return asked is not None and is_empty_result(answer.query, asked)
 
 
 def gold_file(path: Path, dataset: str) -> Path:
@@ -209,17 +216,9 @@ def _ask(question: Question, kb: KnowledgeBase, language: str) -> tuple[GoldAnsw
     """Run a gold query; the second value says whether the service, and not the query, was at fault."""
     begun = now()
     table, error, down = run_query(question.query, kb, language)
-    answer = GoldAnswer(
-        question.id,
-        question.text(language),
-        "query",
-        question.query,
-        table=None if table is None else replace(table, labels={}),
-        recorded=begun,
-        error=error,
-        ordered=bool(question.meta.get("ordered")),
-    )
-    return answer, down
+    bare = None if table is None else replace(table, labels={})
+    answer = GoldAnswer(question.id, question.text(language), "query", question.query, bare)
+    return replace(answer, recorded=begun, error=error, ordered=bool(question.meta.get("ordered"))), down
 
 
 def given_of_gold(

@@ -52,8 +52,8 @@ class RunInfo:
     origin: str = ""
     """Where answers come from that were not asked for here: the name of an imported file."""
     sample: Mapping[str, Any] = field(default_factory=dict)
-    """How ``questions`` were taken of the dataset: ``share`` and ``seed`` of a random part, ``answerable`` where those
-    without a gold answer with rows were left out, ``limit``; empty where they are all, or were named."""
+    """How ``questions`` were taken of the dataset: ``share`` and ``seed`` of a random part, ``only`` where they were
+    named, ``answerable`` where those without a gold answer with rows were left out, ``limit``; empty: they are all."""
     from_gold: FromGold = ""
     """What the system was given of each question's gold answer; empty where nothing, as is usual."""
     topics: Mapping[str, int] = field(default_factory=dict)

@@ -204,13 +204,11 @@ class _Probe:
         for end in subjects:
             there, all_of_it = self._copied(end)
             name = self.name(self._words.entity_id(end))
-            if not all_of_it:
-                return Absence(
-                    "partial copy", f"This copy does not have all that is stated of {name}. {_COPY}", found.part
+            if not all_of_it or there < all_of_it:
+                has = (
+                    f"has {there} of the {all_of_it} statements on" if all_of_it else "lacks some of what is stated of"
                 )
-            if there < all_of_it:
-                text = f"This copy has {there} of the {all_of_it} statements on {name}: live Wikidata may have it."
-                return Absence("partial copy", text, found.part)
+                return Absence("partial copy", f"This copy {has} {name}. {_COPY}", found.part)
             told.append(f"this copy has {all_of_it} statements on {name}, and none says that")
         text = "; ".join(told)
         return Absence("not stated", f"{text[:1].upper()}{text[1:]}.", found.part)

@@ -102,9 +102,11 @@ def test_a_place_in_two_rows_is_one_and_few_that_lie_far_off_do_not_make_the_map
         ("SELECT ?x { wd:Q7186 wdt:P61 ?x }", "SPARQL query", ".absent >> text=/^Looked for: .* Marie Curie: x/"),
         ("ASK {\n SERVICE wikibase:around { } }", "SPARQL query", ".problem [href*='wikidata.org/#ASK']"),
         (" q979 ", "polonium (Q979)", ".rows >> text=Marie Curie"),
+        ("https://www.wikidata.org/wiki/Property:P61", "discoverer or inventor (P61)", ".rows >> text=Marie Curie"),
+        ("https://query.wikidata.org/#%23title%3AA%0ASELECT%20%3Fn%20%7B%20MINUS%20%7B%7D%20%7D", "A", ".part"),
         ("Q1 and Q2?", "Q1 and Q2?", ".note"),
     ],
-    ids=["title", "nothing", "service", "id", "question"],
+    ids=["title", "nothing", "service", "id", "address", "link", "question"],
 )
 def test_what_a_typed_text_is_called_and_shows(page, server, typed, heading, shown):
     page.goto(server.url)

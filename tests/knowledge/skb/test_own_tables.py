@@ -87,6 +87,7 @@ def test_a_link_to_no_row_stays_as_text_until_an_update_gives_it_one(tmp_path):
     source = shop(tmp_path, edges=["goes_with:goes with:product"], text=["goes_with"], split="|")
     (tmp_path / "shop.csv").write_text(SHOP.replace("7|9", "9|70"))
     assert all_of(source)[0][2].fields == {"goes_with": "9|70"}  # the column's own text, whole
+    assert not all_of(shop(tmp_path, text=[]))[0][2].fields
 
 
 def test_a_kept_value_with_a_comma_becomes_the_edge_that_it_names_whole(tmp_path):

@@ -193,9 +193,8 @@ def freeze(
     For example: kbnav eval freeze qald-10 --kb wikidata --jobs 4 --out gold
     """
     from kbnav.evaluation.evaluate import choose
-    from kbnav.evaluation.gold import collect_gold
+    from kbnav.evaluation.gold import collect_gold, is_no_or_0
     from kbnav.knowledge.open import open_kb
-    from kbnav.knowledge.sparql.diagnose import is_empty_result
 
     settings = load(given, kb=kb)
     load_settings(**settings.options)  # no system asks here: what is no setting is refused
@@ -217,7 +216,7 @@ def freeze(
         )
     known = [answer for answer in answers.values() if answer.known]
     rows, failed = [one for one in known if one.has_rows], [one for one in answers.values() if not one.known]
-    nothing = sum(one.table is not None and is_empty_result(one.query, one.table) for one in rows)
+    nothing = sum(map(is_no_or_0, rows))
     counts = {"questions": len(questions), "answers": len(answers), "with_rows": len(rows), "no_or_0": nothing}
     line = f"{path}: {len(answers)} of {plural(len(questions), 'question')}, {len(rows)} with rows"
     line += f" (no or 0: {nothing}), {len(failed)} failed"

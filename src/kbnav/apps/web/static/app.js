@@ -15,9 +15,18 @@ const offered = JSON.parse(document.body.dataset.offered);
 const runs = document.getElementById("runs");
 const TYPES = 10; // of things that are named
 const ANY = "SELECT ?thing ?property ?value WHERE {\n  ?thing ?property ?value .\n}\nLIMIT 20";
-const ID = /^\s*[PQ]\d+\s*$/i;
+const ID = /^\s*(?:wdt?:|https?:\/\/(?:www\.)?wikidata\.org\/(?:wiki|entity)\/(?:Property:)?)?([PQ]\d+)\s*$/i;
+const LINK = /^\s*https:\/\/query\.wikidata\.org\/(?:embed\.html)?#(.+)$/s;
 const SPARQL = new RegExp(offered.sparql, "i");
 const views = () => Promise.all([import("./run.js"), import("./query.js")]); // what the first screen does not need
+/** The query that a link to Wikidata's query service has; any other text itself. */
+const linked = (text) => {
+  try {
+    return LINK.test(text) ? decodeURIComponent(LINK.exec(text)[1]) : text;
+  } catch {
+    return text; // no link that a browser made
+  }
+};
 const say = (text) => { document.getElementById("status").textContent = text; };
 
 async function showShared() {
@@ -202,14 +211,15 @@ class Chat {
     this.showQuery(query, more);
   }
 
-  /** The page of a query for all that is stated of an entity whose id was typed; nothing where there is no such. */
+  /** The page of a query for all that is stated of an entity whose id was typed, of a property some uses; nothing where there is no such. */
   async describe(id) {
     const turn = this.opened;
     this.send.disabled = true;
     const found = await call(`/api/entities/${encodeURIComponent(this.base.key)}/${id}?language=${language}`).catch(() => null);
     this.send.disabled = false;
     if (turn !== this.opened) return true;
-    if (found) this.write(`SELECT ?property ?value WHERE {\n  wd:${found.id} ?claim ?value .\n  ?property wikibase:directClaim ?claim .\n}`, { now: true, title: `${found.label} (${found.id})`, about: found.about });
+    const uses = `SELECT ?item ?value WHERE {\n  ?item wdt:${id} ?value .\n}\nLIMIT 20`;
+    if (found) this.write(id[0] === "P" ? uses : `SELECT ?property ?value WHERE {\n  wd:${found.id} ?claim ?value .\n  ?property wikibase:directClaim ?claim .\n}`, { now: true, title: `${found.label} (${found.id})`, about: found.about });
     return Boolean(found);
   }
 
@@ -311,11 +321,13 @@ class Chat {
   async put(question, choice = {}) {
     if (!question.trim() || this.send.disabled) return;
     clearComplaint();
-    if (SPARQL.test(question)) {
-      this.write(question, { now: true });
+    const typed = linked(question);
+    if (SPARQL.test(typed)) {
+      this.write(typed, { now: true });
       return this.empty(question);
     }
-    if (ID.test(question) && this.base.name === "Wikidata" && !choice.system && await this.describe(question.trim().toUpperCase())) return this.empty(question);
+    const id = ID.exec(question)?.[1].toUpperCase();
+    if (id && this.base.name === "Wikidata" && !choice.system && await this.describe(id)) return this.empty(question);
     const plain = (text) => text.toLowerCase().replace(/[\s.?!]+$/, "").trim();
     const shown = this.examples.kb === this.kb.value && !choice.system ? this.examples.found : [];
     const example = shown.find((one) => one.query && plain(one.text) === plain(question));

@@ -20,10 +20,11 @@ export function inWords(words) {
   const first = (one) => (one.inner.length ? first(one.inner[0]) : one.text);
   const told = plain === 0 ? [`${lines[0].text} ${first(lines[0])}`] : lines.slice(0, plain < 0 ? undefined : plain).map((one) => flat(one).replace(/\s*[:：]\s*\[answer\]$/, ""));
   const sorted = plain > 0 ? lines[plain].inner.slice(1).filter((one) => !one.inner.length).map((one) => one.text.replace(/[.。]$/, "")) : [];
-  const text = [...told, ...sorted].join("; ");
-  const room = SHORT - denied.join("; ").length;
-  const short = text.length > room ? `${text.slice(0, Math.max(0, room)).replace(/\s+\S*$/, "")} …` : text && plain >= 0 && !sorted.length ? `${text}; …` : text;
-  return [short, ...denied].filter(Boolean).join("; ");
+  const parts = [...told, ...sorted];
+  let most = parts.length; // cut between conditions
+  while (most > 1 && [...parts.slice(0, most), ...denied].join("; ").length > SHORT) most -= 1;
+  const more = most > 0 && (most < parts.length || (plain >= 0 && !sorted.length));
+  return [...parts.slice(0, most), more && "…", ...denied].filter(Boolean).join("; ");
 }
 
 /** Words in which a query's variables stand in brackets, as text and elements. */

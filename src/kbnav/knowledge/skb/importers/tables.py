@@ -108,8 +108,8 @@ class Table(_File):
     type_column: str = ""
     """Column of the types; without this and ``type`` the column ``type`` or ``kind``, where there is one."""
     edges: tuple[Annotated[EdgeColumn, BeforeValidator(EdgeColumn.parse)], ...] = ()
-    text: tuple[str, ...] = ()
-    """Columns that are the document; empty: all that are nothing else."""
+    text: tuple[str, ...] | None = None
+    """Columns that are the document; None: all that are nothing else."""
     split: str = ""
     """What stands between several values in one cell of an edge column; empty: a cell is one value."""
     prefix: str = ""
@@ -128,12 +128,12 @@ class Table(_File):
     def named(self) -> list[str]:
         """Every column that the mapping names."""
         single = [self.id, self.name, self.type_column]
-        several = (*self.text, *self.raw, *(edge.column for edge in self.edges), *dict(self.rename))
+        several = (*(self.text or ()), *self.raw, *(edge.column for edge in self.edges), *dict(self.rename))
         return [column for column in (*single, *several) if column]
 
     def fields(self, record: Record) -> Iterable[str]:
         """The columns of a row that are the document."""
-        if self.text:
+        if self.text is not None:
             return self.text
         kind = self.type_column or next((one for one in TYPE_FIELDS if one in record), "")
         no_text = {self.id, self.name or "name", *(edge.column for edge in self.edges), "" if self.type else kind}
@@ -330,13 +330,13 @@ class TableSource:
                 value, before = document.get(field), prefixes.get(edge.type, "")
                 if not value or not (table.type == kind or not (table.type or kind in typed)):
                     continue
-                joined = isinstance(value, str) and edge.column not in table.text
+                joined = isinstance(value, str) and edge.column not in (table.text or ())
                 joined = joined and bool(table.split or table.file.suffix in JSON)
                 several = value.split(", ") if joined else value
                 values = table.values({edge.column: several}, edge)
                 ends = [before + one for one in values if (edge.type, before + one) in come]
                 edges += [EdgeRecord(source, edge.relation, end) for end in ends]
-                if ends and edge.column not in table.text:
+                if ends and edge.column not in (table.text or ()):
                     left = [one for one in values if before + one not in ends]
                     fields.setdefault(source, {})[field] = ", ".join(left) or None
         return fields, edges
@@ -381,7 +381,7 @@ class TableSource:
         """The cells of edge columns, but those that are text, that lead to no row; in an update others clear theirs."""
         over = self.over.nodes.ids if self.over and not self.whole else None
         for edge in table.edges:
-            if edge.type in prefixes and edge.column in record and edge.column not in table.text:
+            if edge.type in prefixes and edge.column in record and edge.column not in (table.text or ()):
                 led = ((one, prefixes[edge.type] + one) for one in table.values(record, edge))
                 lost = [one for one, end in led if end not in ends and not (over and over.find(end) >= 0)]
                 if lost or (over and over.find(table.id_of(record)) >= 0):
@@ -496,7 +496,7 @@ class TableSource:
             guess = did_you_mean(column, known)
             hint = "; name the column of the ids in a TOML file: --tables" if column == "id" else ""
             raise DataError(f"{table.file} has no column {column!r}{guess}; it has {', '.join(known)}{hint}")
-        if isinstance(table, Links) or table.text:
+        if isinstance(table, Links) or table.text is not None:
             for column in known.keys() - {*table.named, DELETED}:
                 losses.add("column that is not kept", f"{table.file.name}: {column}")
 
