@@ -126,7 +126,7 @@ def test_the_skb_agent_neither_offers_nor_names_a_tool_left_out(tool, tmp_path, 
 def test_the_offline_policy_for_skbs_does_without_any_tool(tool, tmp_path, demo_kb):
     """The Keeper is the yellow ship of Marit Skarrow; whatever is left out, another way leads to it."""
     settings = leave_out(Settings(home=tmp_path, model="offline", language="en"), [tool])
-    run = ask(build_skb(demo_kb, settings), "Which ship built by Marit Skarrow was painted yellow?")
+    run = ask(build_skb(demo_kb, settings), "Which ship of Marit Skarrow was painted yellow?")
     assert tool not in {step.call.tool for step in run.steps}
     assert run.outcome.stop == ("gave up" if tool == "finish" else "finish")
     assert "ship:keeper" in run.outcome.ranking.ids[:2]

@@ -123,7 +123,7 @@ def test_an_export_asks_no_address_that_only_the_runs_file_names(kbnav, saved, t
         kbnav.out("export", "forged.json", "forged.csv")
         if "://" in kb:
             kbnav.out("bot", "preview", "forged.json")
-            assert f"set KBNAV_KB={kb}" in kbnav.refused("export", "forged.json", "forged.html", "--evidence")
+            assert f"names kb {kb}: " in kbnav.refused("export", "forged.json", "forged.html", "--evidence")
     assert opened == ["demo"]
 
 

@@ -472,7 +472,7 @@ def test_what_is_of_a_wrong_type_or_name_is_refused(kb, wrong):
     said = r"is a text|takes kbnav|dollars|did you mean '(model|settings)'|no language code, such as en, de"
     said += "|no argument '(cancellation|on_step)|takes the Answer"
     with pytest.raises(
-        (UsageError, TypeError), match=f"{said}|takes a (name|list)|kb and set|rules cannot ask numbers|end with a q"
+        (UsageError, TypeError), match=f"{said}|takes (a |names)|kb and set|rules cannot ask numbers|end with a q"
     ):
         wrong(kb)
 
