@@ -213,7 +213,11 @@ def test_what_a_query_denies_is_in_its_short_form(page, server, query, short):
             "spouse of Henry Cavendish",
             ".text >> text=It is stated that there is none.",
         ),
-        ("Where is Warsaw?", "coordinate location of Warsaw", ":has(.pin) > .words >> text=/^52.2\\d+°.N, 21/"),
+        (
+            "What is the coordinate location of Warsaw?",
+            "coordinate location of Warsaw",
+            ":has(.pin) > .words >> text=/^52.2\\d+°.N, 21/",
+        ),
         (
             "What is the population of Berlin?",
             "population of Berlin",
