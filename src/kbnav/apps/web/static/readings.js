@@ -43,7 +43,7 @@ export function understood(read, ask, words = "") {
   if (!text && !read?.instead.length) return "";
   return h("div", { class: "read" },
     text && h("p", { class: "soft", dir: "auto" }, withVariables(t("read.as", { text }))),
-    read?.instead.length > 0 && ask && h("p", {}, t("read.instead"), " ", read.instead.map((question) => choice(question, "", () => ask(question)))));
+    read?.instead.length > 0 && ask && h("p", { class: "tools" }, t("read.instead"), read.instead.map((question) => choice(question, "", () => ask(question)))));
 }
 
 /** A doubt in the reader's language, where that has words for its kind; some name how many of how many. */
