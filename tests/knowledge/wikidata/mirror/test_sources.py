@@ -20,6 +20,7 @@ from kbnav.knowledge.wikidata.mirror.rdf import quads
 from kbnav.knowledge.wikidata.mirror.store import open_store, read_info
 
 WD = "http://www.wikidata.org/entity/"
+SITELINKS = "http://wikiba.se/ontology#sitelinks"
 PREFIXES = {"wd": WD, "wdt": "http://www.wikidata.org/prop/direct/", "schema": "http://schema.org/"}
 
 
@@ -75,7 +76,7 @@ DUMP = [
 
 def pages(one: dict[str, Any]) -> str:
     page = f"<https://www.wikidata.org/wiki/Special:EntityData/{one['id']}>"
-    return f"{page} <http://schema.org/about> <{WD}{one['id']}> .\n"
+    return f'{page} <http://schema.org/about> <{WD}{one["id"]}> .\n{page} <{SITELINKS}> "7" .\n'
 
 
 def lines(one: dict[str, Any], *, truthy: bool) -> str:
@@ -141,6 +142,8 @@ def test_items_are_chosen_by_their_links_wherever_their_classes_stand(tmp_path, 
         f'<{WD}{one}> <http://www.w3.org/2000/01/rdf-schema#label> "de {one}"@de' for one in wanted
     }
     assert not any(line.split(" ")[1].endswith("/P214>") for line in found)
+    counted = {line.split(" ")[0] for line in found if f'{SITELINKS}> "7"' in line and "Data" not in line}
+    assert counted - {f"<{WD}L7>"} == {f"<{WD}{one}>" for one in wanted if "json" not in form}
     # A date's value node comes with the first entity that has it, taken or not.
     pointed = {line.split(" ")[2] for line in found if "/statement/value/P569" in line and "ontology#" not in line}
     assert pointed <= {line.split(" ")[0] for line in found if "ontology#timePrecision" in line}

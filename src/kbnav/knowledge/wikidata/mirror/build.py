@@ -34,7 +34,7 @@ from kbnav.errors import DataError, KbnavError, UsageError
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
 from kbnav.knowledge.wikidata.mirror.chosen import IDENTIFIERS, ITEMS, NODES, Chosen, Filter
-from kbnav.knowledge.wikidata.mirror.links import TEXTS, TRUTHY, Picked
+from kbnav.knowledge.wikidata.mirror.links import FACTS, TEXTS, TRUTHY, VALUES, Picked
 from kbnav.knowledge.wikidata.mirror.rdf import datatypes, entities, quads
 from kbnav.knowledge.wikidata.mirror.search import build_index
 from kbnav.knowledge.wikidata.mirror.store import META, NAMES, TRIPLES, MirrorInfo, Source, read_info
@@ -53,12 +53,6 @@ MOST_WAITING = 100_000
 # Counts and dates hang on an entity's page in the export, and on the entity itself in the query service.
 _NEWEST = """SELECT ?date { ?entity <http://schema.org/dateModified> ?date
     FILTER(DATATYPE(?date) = <http://www.w3.org/2001/XMLSchema#dateTime>) } ORDER BY DESC(?date) LIMIT 1"""
-_PAGE_FACTS = f"""
-SELECT ?entity ?p ?o WHERE {{
-  ?page a <{v.DATASET.value}> ; <{v.ABOUT.value}> ?entity ; ?p ?o .
-  VALUES ?p {{ {" ".join(str(p) for p in (v.STATEMENTS, v.SITELINKS, v.IDENTIFIERS, v.VERSION, v.DATE_MODIFIED))} }}
-}}
-"""
 
 
 def build_mirror(
@@ -202,9 +196,8 @@ class _Build:
         return info
 
     def _add_facts(self, store: Store) -> None:
-        facts = cast(QuerySolutions, store.query(_PAGE_FACTS)) if not self._loaded else ()
-        if quads := [Quad(row["entity"], row["p"], row["o"]) for row in facts]:
-            store.bulk_extend(quads)
+        for path in self._picked.files(FACTS) if not self._loaded else ():
+            store.bulk_load(path=path, format=RdfFormat.N_TRIPLES, lenient=True)
 
     def _finish(self, store: Store) -> int:
         """Keep the store with all in it, for which the engine merges many of its files, and have it merge the rest."""
@@ -345,7 +338,7 @@ class _Build:
         folder = self._work / f"{SAVED}.{self._saves + 1}"
         folder.mkdir()
         store.backup(str(folder / TRIPLES))
-        for path in self._files(ITEMS, IDENTIFIERS, NODES, TEXTS, TRUTHY):
+        for path in self._files(ITEMS, IDENTIFIERS, NODES, TEXTS, VALUES, FACTS, TRUTHY):
             os.link(path, folder / path.name)
         state = {
             "asked": self._asked,

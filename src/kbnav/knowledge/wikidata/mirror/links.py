@@ -11,7 +11,7 @@ import json
 import re
 import sqlite3
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain, pairwise
 from pathlib import Path
@@ -36,26 +36,34 @@ _BITS = 34
 """Of an entity's number."""
 _WAITING = 1 << 20
 """Lines and numbers that wait in memory to be written."""
-TEXTS, TRUTHY = "texts", "truthy"
+_END = b". \t\r\n"
+"""What is behind the value of a line."""
+TEXTS, VALUES, FACTS, TRUTHY = "texts", "values", "facts", "truthy"
 
 
 class Picked:
     """What of the lines on their way into a store the index is made of, in files of a folder; ``here``: whose lines.
 
+    Facts of entities' pages are written as lines about the entities themselves, where the query service has them.
     Truthy statements are three numbers each: subject, property, value. An entity's has, from the lowest bit on, its
     kind, its number and that of a form or sense; anything else is a checksum below zero.
     """
 
     def __init__(self, folder: Path, here: v.Namespaces) -> None:
         self._folder, self._here, self._wdt = folder, here, f"<{here.wdt}P".encode()
-        wd = re.escape(here.wd.encode())
-        self._entity = re.compile(rb"<%s([QPLE])([1-9]\d{0,9})(?:-([FS])([1-9]\d{0,6}))?>" % wd)
+        self._wd = here.wd.encode()
+        self._entity = re.compile(rb"<%s([QPLE])([1-9]\d{0,9})(?:-([FS])([1-9]\d{0,6}))?>" % re.escape(self._wd))
         self._kept = {str(one).encode() for one in (v.RDFS_LABEL, v.ALT_LABEL, v.DESCRIPTION)}
-        self._texts, self._truthy = list[bytes](), array("q")
+        of_page = (v.STATEMENTS, v.SITELINKS, v.IDENTIFIERS, v.VERSION, v.DATE_MODIFIED)
+        self._of_page = {str(one).encode() for one in of_page}
+        self._stated = f"<{here.ps}P".encode(), f"<{here.pq}P".encode()
+        self._truthy = array("q")
+        self._lines: dict[str, list[bytes]] = {TEXTS: [], VALUES: [], FACTS: []}
 
     def take(self, lines: Iterable[bytes]) -> None:
         """Pick from lines of N-Triples."""
-        before, start, wdt, truthy = b"", 0, self._wdt, self._truthy
+        before, start, wdt, stated, truthy = b"", 0, self._wdt, self._stated, self._truthy
+        texts, values, facts = self._lines.values()
         for line in lines:
             if len(parts := line.split(None, 2)) < 3:  # a comment
                 continue
@@ -63,10 +71,18 @@ class Picked:
             if predicate.startswith(wdt) and (prop := predicate[len(wdt) : -1]).isdigit():
                 if subject != before:
                     before, start = subject, self._number(subject)
-                truthy.extend((start, int(prop), self._number(value.rstrip(b". \t\r\n"))))
+                bare = value.rstrip(_END)
+                truthy.extend((start, int(prop), self._number(bare)))
+                if bare[:1] == b'"' and bare[-1:] != b">":
+                    values.append(line)
             elif predicate in self._kept:
-                self._texts.append(line)
-        if len(truthy) + len(self._texts) > _WAITING:
+                texts.append(line)
+            elif predicate.startswith(stated):
+                if value[:1] == b'"' and value.rstrip(_END)[-1:] != b">":
+                    values.append(line)
+            elif predicate in self._of_page and (name := subject.partition(b"/Special:EntityData/")[2]):
+                facts.append(b"<%s%s %s %s" % (self._wd, name, predicate, value))
+        if len(truthy) + len(texts) + len(values) + len(facts) > _WAITING:
             self.write()
 
     def _number(self, term: bytes) -> int:
@@ -76,9 +92,12 @@ class Picked:
 
     def write(self) -> None:
         """Write what waits."""
-        for kind, data in ((TEXTS, b"".join(self._texts)), (TRUTHY, self._truthy.tobytes())):
-            (self._folder / f"{kind}.{len(self.files(kind)):06}").write_bytes(data)
-        del self._texts[:], self._truthy[:]
+        data = {kind: b"".join(some) for kind, some in self._lines.items()} | {TRUTHY: self._truthy.tobytes()}
+        for kind, waiting in data.items():
+            (self._folder / f"{kind}.{len(self.files(kind)):06}").write_bytes(waiting)
+        del self._truthy[:]
+        for some in self._lines.values():
+            some.clear()
 
     def files(self, kind: str) -> list[Path]:
         """What is written of a kind."""
@@ -91,6 +110,17 @@ class Picked:
                 entity = self._here.local_id(quad.subject.value) if isinstance(quad.subject, NamedNode) else ""
                 if entity[:1] in ("Q", "P") and isinstance(quad.object, Literal):
                     yield entity, quad.object, quad.predicate
+
+    def values(self, props: Collection[str]) -> Iterator[tuple[str, str]]:
+        """Entity and text of statements and qualifiers of some properties, the same ones perhaps twice."""
+        for path in self.files(VALUES):
+            with path.open("rb") as file:
+                some = [line for line in file if line.split(None, 2)[1].rpartition(b"/")[2][:-1].decode() in props]
+            for quad in parse(b"".join(some), RdfFormat.N_TRIPLES, lenient=True):
+                if isinstance(quad.subject, NamedNode) and isinstance(quad.object, Literal) and quad.object.value:
+                    # a statement's IRI begins with the entity's id, as Wikibase's RDF has it
+                    iri = quad.subject.value.removeprefix(self._here.wds)
+                    yield self._here.local_id(iri) or iri.partition("-")[0].upper(), quad.object.value
 
     def truthy(self) -> np.ndarray:
         """Truthy statements [n, 3], each once, by property and value."""

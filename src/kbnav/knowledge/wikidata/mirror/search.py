@@ -75,21 +75,15 @@ _TEXTS = [NamedNode(f"{v.WIKIBASE}{v.DATATYPES[name]}") for name in ("string", "
 """Types of properties whose values are words; identifiers, formulas and names of files are none."""
 
 
-def _values(store: Store, here: v.Namespaces) -> Iterator[tuple[str, str]]:
-    """Entity and text of every statement and qualifier whose value is a text; the same one perhaps twice."""
-    for described in (quad for kind in _TEXTS for quad in store.quads_for_pattern(None, v.PROPERTY_TYPE, kind, None)):
-        if prop := here.local_id(described.subject.value) if isinstance(described.subject, NamedNode) else "":
-            every = f"""SELECT DISTINCT ?entity ?text {{
-                {{ ?entity <{here.wdt}{prop}> ?text }} UNION
-                {{ ?statement <{here.ps}{prop}> ?text . ?entity <{here.p}{prop}> ?statement }} UNION
-                {{ ?statement <{here.pq}{prop}> ?text . ?entity ?claim ?statement
-                    FILTER(STRSTARTS(STR(?claim), "{here.p}")) }} }}"""
-            for entity, text in _rows(store, every):
-                if isinstance(entity, NamedNode) and isinstance(text, Literal) and text.value:
-                    yield here.local_id(entity.value), text.value
+def _text_properties(store: Store, here: v.Namespaces) -> set[str]:
+    described = (quad.subject for kind in _TEXTS for quad in store.quads_for_pattern(None, v.PROPERTY_TYPE, kind, None))
+    return {here.local_id(one.value) for one in described if isinstance(one, NamedNode)}
 
 
-_FAST = "".join(f"PRAGMA {one}.journal_mode = OFF; PRAGMA {one}.synchronous = OFF;" for one in ("main", "read"))
+_FAST = "PRAGMA threads = 2;" + "".join(
+    f"PRAGMA {one}.journal_mode = OFF; PRAGMA {one}.synchronous = OFF; PRAGMA {one}.cache_size = -131072;"
+    for one in ("main", "read")
+)
 _SCHEMA = """
 CREATE TABLE entity (number INTEGER PRIMARY KEY, id TEXT NOT NULL, kind TEXT NOT NULL, weight REAL NOT NULL);
 CREATE TABLE name (tier INTEGER NOT NULL, folded TEXT NOT NULL, entity INTEGER NOT NULL, language TEXT NOT NULL,
@@ -199,10 +193,9 @@ def build_index(
             ((number, entity, v.entity_kind(entity), weights[number]) for entity, number in numbers.items()),
         )
         say("indexing values")
-        index.executemany(
-            "INSERT INTO value VALUES (?, ?)",
-            ((numbers[entity], text) for entity, text in _values(store, here) if entity in numbers),
-        )
+        texts = picked.values(_text_properties(store, here))
+        rows = ((numbers[entity], text) for entity, text in texts if entity in numbers)
+        index.executemany("INSERT INTO value VALUES (?, ?)", rows)
         index.executescript(_FINISH)
         index.commit()
         (names,) = index.execute("SELECT COUNT(*) FROM name").fetchone()
