@@ -36,8 +36,8 @@ _BITS = 34
 """Of an entity's number."""
 _WAITING = 1 << 20
 """Lines and numbers that wait in memory to be written."""
-_END = b". \t\r\n"
-"""What is behind the value of a line."""
+_TEXT, _VALUE, _FACT = -1, -2, -3
+"""Kinds of predicates; a truthy one's is the number of the property, and that of any other 0."""
 TEXTS, VALUES, FACTS, TRUTHY = "texts", "values", "facts", "truthy"
 
 
@@ -50,40 +50,48 @@ class Picked:
     """
 
     def __init__(self, folder: Path, here: v.Namespaces) -> None:
-        self._folder, self._here, self._wdt = folder, here, f"<{here.wdt}P".encode()
-        self._wd = here.wd.encode()
+        self._folder, self._here, self._wd = folder, here, here.wd.encode()
         self._entity = re.compile(rb"<%s([QPLE])([1-9]\d{0,9})(?:-([FS])([1-9]\d{0,6}))?>" % re.escape(self._wd))
-        self._kept = {str(one).encode() for one in (v.RDFS_LABEL, v.ALT_LABEL, v.DESCRIPTION)}
         of_page = (v.STATEMENTS, v.SITELINKS, v.IDENTIFIERS, v.VERSION, v.DATE_MODIFIED)
-        self._of_page = {str(one).encode() for one in of_page}
-        self._stated = f"<{here.ps}P".encode(), f"<{here.pq}P".encode()
+        self._kinds = {str(one).encode(): _FACT for one in of_page}
+        self._kinds |= {str(one).encode(): _TEXT for one in (v.RDFS_LABEL, v.ALT_LABEL, v.DESCRIPTION)}
         self._truthy = array("q")
         self._lines: dict[str, list[bytes]] = {TEXTS: [], VALUES: [], FACTS: []}
 
     def take(self, lines: Iterable[bytes]) -> None:
         """Pick from lines of N-Triples."""
-        before, start, wdt, stated, truthy = b"", 0, self._wdt, self._stated, self._truthy
+        before, start, kinds, truthy = b"", 0, self._kinds, self._truthy
         texts, values, facts = self._lines.values()
         for line in lines:
             if len(parts := line.split(None, 2)) < 3:  # a comment
                 continue
             subject, predicate, value = parts
-            if predicate.startswith(wdt) and (prop := predicate[len(wdt) : -1]).isdigit():
-                if subject != before:
-                    before, start = subject, self._number(subject)
-                bare = value.rstrip(_END)
-                truthy.extend((start, int(prop), self._number(bare)))
+            kind = kinds.get(predicate)
+            if kind is None:
+                kind = kinds[predicate] = self._kind(predicate)
+            if not kind:
+                continue
+            if kind == _TEXT:
+                texts.append(line)
+            elif kind == _FACT:
+                if name := subject.partition(b"/Special:EntityData/")[2]:
+                    facts.append(b"<%s%s %s %s" % (self._wd, name, predicate, value))
+            else:
+                bare = value.rstrip(b". \t\r\n")
                 if bare[:1] == b'"' and bare[-1:] != b">":
                     values.append(line)
-            elif predicate in self._kept:
-                texts.append(line)
-            elif predicate.startswith(stated):
-                if value[:1] == b'"' and value.rstrip(_END)[-1:] != b">":
-                    values.append(line)
-            elif predicate in self._of_page and (name := subject.partition(b"/Special:EntityData/")[2]):
-                facts.append(b"<%s%s %s %s" % (self._wd, name, predicate, value))
+                if kind != _VALUE:
+                    if subject != before:
+                        before, start = subject, self._number(subject)
+                    truthy.extend((start, kind, self._number(bare)))
         if len(truthy) + len(texts) + len(values) + len(facts) > _WAITING:
             self.write()
+
+    def _kind(self, predicate: bytes) -> int:
+        namespace, _, name = predicate[1:-1].decode().rpartition("P")
+        if not name.isdecimal():
+            return 0
+        return int(name) if namespace == self._here.wdt else _VALUE * (namespace in (self._here.ps, self._here.pq))
 
     def _number(self, term: bytes) -> int:
         if found := self._entity.fullmatch(term):
@@ -105,9 +113,12 @@ class Picked:
 
     def texts(self) -> Iterator[tuple[str, Literal, NamedNode]]:
         """Names and descriptions of items and properties with their predicates, some perhaps twice."""
+        subject, entity = None, ""
         for path in self.files(TEXTS):
             for quad in parse(path=path, format=RdfFormat.N_TRIPLES, lenient=True):
-                entity = self._here.local_id(quad.subject.value) if isinstance(quad.subject, NamedNode) else ""
+                if quad.subject != subject:
+                    subject = quad.subject
+                    entity = self._here.local_id(subject.value) if isinstance(subject, NamedNode) else ""
                 if entity[:1] in ("Q", "P") and isinstance(quad.object, Literal):
                     yield entity, quad.object, quad.predicate
 

@@ -176,13 +176,14 @@ def build_index(
         index.execute("ATTACH ? AS read", (str(read),))
         index.executescript(_FAST + SCHEMA + _SCHEMA)
         numbers: dict[str, int] = {}
+        insert = index.cursor().execute
         for entity, text, predicate in picked.texts():
             if predicate == v.DESCRIPTION:
-                index.execute("INSERT INTO description VALUES (?, ?)", (entity, text.value))
+                insert("INSERT INTO description VALUES (?, ?)", (entity, text.value))
             else:
                 number = numbers.setdefault(entity, len(numbers))
                 row = (fold(text.value), number, text.language or "und", predicate == v.RDFS_LABEL, text.value)
-                index.execute("INSERT INTO spelled VALUES (?, ?, ?, ?, ?)", row)
+                insert("INSERT INTO spelled VALUES (?, ?, ?, ?, ?)", row)
         complete()
         truthy = picked.truthy()
         add_links(index, truthy)
