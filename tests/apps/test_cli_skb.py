@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.apps.parts import Cli
+from tests.encoders.endpoint import embeddings as vectors
 from tests.ending import started
 from tests.models.stub import Canned, ModelStub, completion, failure
 
@@ -172,7 +173,7 @@ class Embeddings(ModelStub):
     """Answers every request with vectors of the length of a text; from a request on it may be held until released."""
 
     def __init__(self) -> None:
-        super().__init__([completion("")])
+        super().__init__([])
         self.held_from = 0
         self.holding, self._released = threading.Event(), threading.Event()
 
@@ -190,12 +191,7 @@ class Embeddings(ModelStub):
         if 0 < self.held_from <= len(self.requests):
             self.holding.set()
             self._released.wait(60)
-        texts = asked["input"]
-        data = [
-            {"object": "embedding", "index": place, "embedding": [len(text), 1]} for place, text in enumerate(texts)
-        ]
-        usage = {"prompt_tokens": 1, "total_tokens": 1}
-        return Canned(json.dumps({"object": "list", "data": data, "model": "small", "usage": usage}).encode())
+        return Canned(vectors(asked)[1])
 
 
 @pytest.fixture
