@@ -163,8 +163,9 @@ def one_request_at_a_time(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 
 
 @pytest.fixture
-def kbnav(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+def kbnav(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
     """The command line, as it is run in the test's own folder and home."""
+    monkeypatch.chdir(tmp_path)
     return Cli(monkeypatch, capsys)
 
 
