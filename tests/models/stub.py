@@ -94,9 +94,10 @@ class ModelStub:
         return self.replies[min(len(self.requests), len(self.replies)) - 1]
 
     def _answer(self, asked: Asked) -> Canned:
-        self.requests.append(json.loads(asked.body or "{}"))
+        body = json.loads(asked.body or "{}")
+        self.requests.append(body)
         self.headers.append(asked.headers)
-        return self.reply(self.requests[-1])
+        return self.reply(body)
 
     def __enter__(self) -> Self:
         self._serving = serving(self._answer, self._port)
