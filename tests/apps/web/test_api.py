@@ -180,8 +180,7 @@ def test_a_deleted_session_is_forgotten(server, visit):
     answered = visit.answered(session, "Who discovered polonium?")
     run, saved = answered["id"], server.app.state.parts.settings.home / "runs" / f"{answered['answer']['run']}.json"
     assert saved.is_file()
-    deleted = visit("DELETE", f"/api/sessions/{session}")
-    assert (deleted.status_code, deleted.headers.get("content-type")) == (204, None)
+    assert "content-type" not in visit("DELETE", f"/api/sessions/{session}").headers
     for path in (f"/api/sessions/{session}", f"/api/runs/{run}", f"/api/results/{run}/rows"):
         assert visit("GET", path).status_code == 404
     assert not saved.exists()

@@ -46,13 +46,8 @@ def test_five_hundred_points_are_clustered_and_one_opens(page, server):
     paste(page, server.url, "?town ?at", rows[:2], "#defaultView:Map")
     page.click(".map .pin >> nth=0")
     assert "town" in page.inner_text(".map .popup")
-    paste(
-        page,
-        server.url,
-        "?town ?at ?people ?since",
-        ['wd:Q64 "Point(1 2)"^^geo:wktLiteral 3469849 "1237-10-28"^^xsd:date', '"x" UNDEF 1 UNDEF'],
-        "#defaultView:Map",
-    )
+    rows = ['wd:Q64 "Point(1 2)"^^geo:wktLiteral 3469849 "1237-10-28"^^xsd:date', '"x" UNDEF 1 UNDEF']
+    paste(page, server.url, "?town ?at ?people ?since", rows, "#defaultView:Map")
     page.click(".map .pin >> nth=0")
     told = page.inner_text(".map .popup")
     assert all(part in told for part in ("Berlin Q64", "people", "3,469,849", "Oct 28, 1237", "2°\u00a0N, 1°\u00a0E"))

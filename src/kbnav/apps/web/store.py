@@ -526,8 +526,8 @@ class Results:
         )
         if not rows:
             return None
-        *about, document, parts, last = rows[0]
-        head = StoredResult(*about, _json(document))
+        *about, parts, last = rows[0]
+        head = replace(StoredResult(*about), document=_json(about[-1]))
         return head, stored_result(head.document, parts, partial(self.part, result_id), last)
 
     def part(self, result_id: str, number: int) -> str | None:
