@@ -233,9 +233,9 @@ def _bounds(text: str, language: str) -> tuple[tuple[Bound, ...], str]:
     """The numbers of a question, and the rest of it; what counts a list, as in "which 5", is no bound."""
     found, rest, classes = list[Bound](), _CENTURY.sub("", _SPAN.sub("", text)), lexicon(language).classes
     for one in _SPAN.finditer(text):
-        number = int("".join(filter(None, one.groups())))
-        years = (number, number + 9) if number > 99 else (100 * number - 99, 100 * number)
-        found += [Bound(one[0], sign, str(year), dated=True) for sign, year in zip((">=", "<="), years, strict=True)]
+        year = int("".join(filter(None, one.groups())))
+        ends = (year, year + 9) if year > 99 else (100 * year - 99, 100 * year)
+        found += [Bound(one[0], sign, str(end), dated=True) for sign, end in zip((">=", "<="), ends, strict=True)]
     for timed, signs, pattern in _BOUNDS:
         for one in re.finditer(pattern, rest, re.IGNORECASE):
             dated = timed and all(map(_YEAR.fullmatch, one.groups()))
