@@ -19,7 +19,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qsl
@@ -36,8 +35,8 @@ from kbnav.knowledge.connections import Deadlines, host_name, listening
 from kbnav.knowledge.skb.importers.rdf import opened, rdf_format
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, WIKIDATA
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
-from kbnav.knowledge.wikidata.mirror.mirror import BROKEN, MEMORY_LIMIT, QUERY_TIMEOUT, Mirror, run_query
-from kbnav.knowledge.wikidata.mirror.pool import Form, Gone, QueryError, QueryPool
+from kbnav.knowledge.wikidata.mirror.mirror import BROKEN, Mirror, run_query
+from kbnav.knowledge.wikidata.mirror.pool import LIMITS, Form, Gone, QueryError, QueryLimits, QueryPool
 from kbnav.settings.model import Endpoints
 
 MOST_CONNECTIONS = 128
@@ -247,16 +246,11 @@ def _choose(forms: Mapping[str, Form], wanted: Sequence[str], default: Form) -> 
 _PREFIXES = {name: iri for name, iri in STANDARD_PREFIXES.items() if "wikidata" not in iri and "bigdata" not in iri}
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """What the files hold: statements in all, and in how many named graphs."""
+def load(files: Sequence[Path], folder: Path) -> tuple[int, int]:
+    """Read files into a new store in a folder: how many statements they hold, in how many named graphs.
 
-    statements: int
-    graphs: int
-
-
-def load(files: Sequence[Path], folder: Path) -> Loaded:
-    """Read files into a new store in a folder. Raises UsageError, and DataError for one that does not read."""
+    Raises UsageError, and DataError for a file that does not read.
+    """
     formats = {file: rdf_format(file) for file in files}
     store = Store(str(folder))
     for file, form in formats.items():
@@ -264,32 +258,29 @@ def load(files: Sequence[Path], folder: Path) -> Loaded:
             # Relative IRIs are the file's own; where it lies on this machine is nobody's business.
             store.bulk_load(data, form, base_iri=f"file:///{file.name.removesuffix('.gz')}")
     store.flush()
-    return Loaded(len(store), sum(1 for _ in store.named_graphs()))
+    return len(store), sum(1 for _ in store.named_graphs())
 
 
 class RdfServer(Listening):
-    """Serves RDF files at ``/sparql``; ``loaded`` says what they hold."""
+    """Serves RDF files at ``/sparql``: so many ``statements``, in so many named ``graphs``."""
 
     def __init__(
         self,
         files: Sequence[Path],
         host: str = "127.0.0.1",
         port: int = 0,
-        *,
-        query_timeout: float = QUERY_TIMEOUT,
-        memory_limit: int = MEMORY_LIMIT,
-        workers: int = 4,
+        limits: QueryLimits = LIMITS,
         names: Collection[str] = (),
     ) -> None:
-        """Load the files and listen; ``workers`` queries at once, each so long and so large. Raises as ``load``."""
+        """Load the files and listen. Raises as ``load``."""
         self._folder = Path(tempfile.mkdtemp(prefix="kbnav-sparql-"))
         try:
             store = self._folder / "store"
-            self.loaded = load(files, store)
-            self._pool = QueryPool(store, size=workers, timeout=query_timeout, memory_limit=memory_limit, union=True)
+            self.statements, self.graphs = load(files, store)
+            self._pool = QueryPool(store, limits, union=True)
 
             async def about(request: Request) -> Response:  # noqa: ARG001
-                return PlainTextResponse(f"{self.loaded.statements:,} RDF statements at /sparql\n")
+                return PlainTextResponse(f"{self.statements:,} RDF statements at /sparql\n")
 
             super().__init__([sparql_route("/sparql", self._pool, _PREFIXES), Route("/", about)], host, port, names)
         except BaseException:
@@ -320,17 +311,14 @@ class MirrorServer(Listening):
         path: Path,
         host: str = "127.0.0.1",
         port: int = 0,
-        *,
-        query_timeout: float = QUERY_TIMEOUT,
-        memory_limit: int = MEMORY_LIMIT,
-        workers: int = 4,
+        limits: QueryLimits = LIMITS,
         names: Collection[str] = (),
     ) -> None:
-        """Open the mirror and listen; limits are those of ``Mirror``, the rest is as ``Listening`` has it.
+        """Open the mirror and listen, as ``Listening`` does.
 
         Raises UsageError where there is no mirror or the address is taken, DataError where the mirror is damaged.
         """
-        self.mirror = Mirror(path, query_timeout=query_timeout, memory_limit=memory_limit, workers=workers)
+        self.mirror = Mirror(path, limits)
         self.info = self.mirror.info
         routes = [
             sparql_route("/sparql", self.mirror.pool, self.mirror.prefixes),
@@ -364,7 +352,7 @@ class MirrorServer(Listening):
         asked = await parameters(request)
 
         def answer() -> Response:
-            body, code = self.mirror.api.answer(asked)
+            body, code = self.mirror.answer(asked)
             return Response(_dump(body), media_type=_JSON, headers={"MediaWiki-API-Error": code} if code else None)
 
         return await in_thread(answer)

@@ -13,6 +13,7 @@ import requests
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.serving import RdfServer
+from kbnav.knowledge.wikidata.mirror.pool import QueryLimits
 from kbnav.settings.model import Settings
 
 PREFIX = "@prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n"
@@ -39,7 +40,7 @@ def written(folder: Path) -> list[Path]:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RdfServer]:
     files = written(tmp_path_factory.mktemp("rdf"))
-    with RdfServer(files, query_timeout=1.5, workers=2) as running:
+    with RdfServer(files, limits=QueryLimits(1.5, workers=2)) as running:
         yield running
 
 
@@ -52,7 +53,7 @@ def rows(server: RdfServer, query: str, **more: str) -> list[dict[str, Any]]:
 
 
 def test_every_format_is_read_and_named_graphs_are_seen_with_the_default_graph(server):
-    assert (server.loaded.statements, server.loaded.graphs) == (8, 2)
+    assert (server.statements, server.graphs) == (8, 2)
     chain = rows(server, "SELECT ?x { <http://example.org/a> <http://example.org/next>+ ?x }")
     met = sorted(one["x"]["value"].rpartition("/")[2] for one in chain)
     assert met == ["b", "c", "d", "e", "f", "g", "relative"]
