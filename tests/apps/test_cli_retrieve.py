@@ -14,9 +14,8 @@ QUERY = "What did the ship Patience carry?"
 
 
 @pytest.fixture
-def kbnav(demo_home: Path, demo_kb: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kbnav: Cli) -> Cli:
+def kbnav(demo_home: Path, demo_kb: object, monkeypatch: pytest.MonkeyPatch, kbnav: Cli) -> Cli:
     monkeypatch.setenv("KBNAV_HOME", str(demo_home))
-    monkeypatch.chdir(tmp_path)
     return kbnav
 
 

@@ -545,14 +545,10 @@ def test_the_command_trains_and_says_what_is_wrong(market, tmp_path, kbnav):
     learned, judged = write("learned", market.questions(12, 0)), write("judged", market.questions(6, 0))
     foreign = write("foreign", [LabelledQuestion("who?", ["nobody"])])
     kb, out = str(market.skb.place), str(tmp_path / "out")
-    said = kbnav.out("train", "fuse", "--kb", kb, "--dataset", learned, "--validation", judged, "--out", out)
-    assert "learned from 12 questions" in said
-    code, _, error = kbnav("train", "fuse", "--kb", kb, "--dataset", learned, "--validation", judged, "--out", out)
-    assert (code, "holds something trained already" in error) == (2, True)
-    code, _, error = kbnav(
-        "train", "fuse", "--kb", kb, "--dataset", foreign, "--validation", judged, "--out", out + "2"
-    )
-    assert (code, "no question of" in error) == (2, True)
+    fuse = ("train", "fuse", "--kb", kb, "--validation", judged, "--dataset")
+    assert "learned from 12 questions" in kbnav.out(*fuse, learned, "--out", out)
+    assert "holds something trained already" in kbnav.refused(*fuse, learned, "--out", out)
+    assert "no question of" in kbnav.refused(*fuse, foreign, "--out", out + "2")
     assert not Path(out + "2").exists()
     kbnav.out("retrieve", "--system", "plan-fuse", "--kb", kb, "--set", f"trained={out}", "things that Anna Holm sells")
 
