@@ -25,7 +25,7 @@ from urllib.parse import quote
 from pydantic import AfterValidator, Field
 
 from kbnav.answers.question import in_kb, kb_of
-from kbnav.answers.tables import Absence, AnswerTable, Ranked, Ranking, Term, encodable
+from kbnav.answers.tables import Absence, AnswerTable, Brief, Ranked, Ranking, Term, encodable
 from kbnav.errors import StopRun, UsageError
 from kbnav.runs.journal import adapter, private_file, read_file, read_record
 from kbnav.settings.model import OFFLINE
@@ -144,7 +144,7 @@ _ENDED: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Call:
+class Call(Brief):
     """One action a policy asked for.
 
     ``turn`` counts the policy's replies in a run, so that calls of one reply can be told from calls of two. ``problem``
@@ -217,7 +217,7 @@ class Fact(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(Brief):
     """One thought, one action, one observation.
 
     ``number`` counts a run's actions from 1, dropped ones included. ``rows`` is set for a query that ran. ``dropped``
@@ -275,7 +275,7 @@ class Understood:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Brief):
     """How a run ended and what it found.
 
     ``query`` is the final query as it ran; ``note`` says what a reader must know (best so far, limit not taken off,
@@ -345,7 +345,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Brief):
     """One question answered, as it is saved; ``cost`` in US dollars, None where the price is not known."""
 
     id: RunId
