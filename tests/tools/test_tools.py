@@ -23,7 +23,7 @@ from kbnav.tools.toolbox import WIKIDATA_TOOLS, Toolbox
 from kbnav.tools.wikidata import get_entry
 from tests.knowledge.parts import Over
 
-QUESTION = "Which elements were discovered by Marie Curie?"
+ASKED = "Which elements were discovered by Marie Curie?"
 
 
 def use(context: Context, tool: str, **arguments: object) -> Observation:
@@ -45,7 +45,7 @@ def table(columns: str, *rows: tuple[object, ...], **labels: str) -> AnswerTable
 
 @pytest.fixture
 def context(mini_kb: WikidataKB) -> Context:
-    return Context(mini_kb, QUESTION, "en", prune_by_ranking(Shown()), seen=QUESTION)
+    return Context(mini_kb, ASKED, "en", prune_by_ranking(Shown()), seen=ASKED)
 
 
 def test_every_schema_is_made_from_the_function_and_its_docstring(context):
