@@ -103,7 +103,6 @@ def test_what_a_query_computed_of_the_nodes_or_counted_comes_with_the_answer_and
     for said, ran, more, query in (
         (f"She built {len(SHIPS)}.", count, (), count),
         ("She built many.", count, (), ""),
-        (f"In {len(SHIPS)}1.", count, (), ""),
         (f"About {len(SHIPS)}0 of them.", count, (), ""),
         (f"{len(SHIPS) / 7:.2f} a year.", yearly, (), yearly),
         (f"She built {len(SHIPS)}, Marit Skarrow 2.", both, (), both),
@@ -121,9 +120,8 @@ def test_what_a_query_computed_of_the_nodes_or_counted_comes_with_the_answer_and
     told = {"nodes": [], "answer": f"She built {len(SHIPS)}, Marit Skarrow 2."}
     for parts, ended, query in (((count, other), told, other), ((first, last), {"nodes": [SHIPS[0], SHIPS[-1]]}, "")):
         looked = [says(("execute_query", {"query": one})) for one in parts]
-        run = asked(demo_kb, tmp_path, *looked, says(("finish", ended), thought="x"))
-        assert run.outcome.query == query
-        assert run.outcome.note.count(NODES[BUILDER]["name"]) == (1 if query else 2)
+        outcome = asked(demo_kb, tmp_path, *looked, says(("finish", ended), thought="x")).outcome
+        assert (outcome.query, outcome.note.count(NODES[BUILDER]["name"])) == (query, 1 if query else 2)
 
 
 def test_a_finish_with_a_node_that_was_never_shown_is_dropped_and_the_model_is_told(demo_kb, tmp_path):

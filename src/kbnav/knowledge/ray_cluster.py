@@ -111,8 +111,7 @@ class Pool:
             self._ray.kill(worker)
 
 
-# Texts of an SKB encoded through Ray Data, of a window of nodes in each row. Every machine must see the folder that is
-# built in: from there workers read documents; only vectors travel.
+# Texts of an SKB encoded through Ray Data: workers read a window of nodes from the folder, which each machine must see
 
 _BLOCKS = 4096
 """Into how many parts a dataset is split at most; a part is what is done again where a worker dies."""

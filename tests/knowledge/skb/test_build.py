@@ -682,7 +682,6 @@ def test_a_worker_without_memory_or_without_the_folder_says_so_in_a_line(tmp_pat
 
 @pytest.fixture
 def copy(demo_kb: SkbKB, tmp_path: Path) -> Path:
-    """A copy of the bundled SKB, which may be spoiled."""
     return Path(shutil.copytree(demo_kb.skb.place, tmp_path / "demo", symlinks=True))
 
 
@@ -691,7 +690,6 @@ def data(folder: Path) -> Path:
 
 
 def spoil(path: Path) -> None:
-    """Other bytes, as many."""
     path.chmod(0o600)
     rng = np.random.default_rng(7)
     path.write_bytes(rng.integers(0, 256, path.stat().st_size, np.uint8).tobytes())
