@@ -115,9 +115,12 @@ def test_ask_and_show_and_chat_name_things_as_the_endpoint_does(kbnav, monkeypat
 
 
 def test_the_page_answers_and_leads_to_pages_of_things(urls, tmp_path):
-    settings = web_settings(tmp_path, "shop", sparql={"shop": {"url": urls[0]}})
+    own = {"url": urls[0], "title": "Our shop", "examples": [SUPPLIER]}
+    settings = web_settings(tmp_path, "shop", sparql={"shop": own})
     with Server(settings) as server:
         visit = Visit(server.url)
+        assert visit("GET", "/api/options").json()["kbs"][0]["name"] == "Our shop"
+        assert visit("GET", "/api/examples/shop").json() == [SUPPLIER]
         run = visit.answered(visit.session(kb="shop"), QUESTION)
         assert run["answer"]["link"] == ""
         rows = visit("GET", f"/api/results/{run['answer']['result']['id']}/rows").json()["rows"]

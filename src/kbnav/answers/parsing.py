@@ -217,6 +217,11 @@ def with_names(question: Question, names: Iterable[str], language: str) -> Quest
     return replace(question, phrases=tuple(dict.fromkeys(phrases)))
 
 
+def spoken(name: str) -> str:
+    """A name as people say it: Otto Hahn, for Hahn, Otto; years or a number behind it stay there."""
+    return re.sub(r"^([^,]+), ([^,(]+?)(?=,| \(|$)", r"\2 \1", name)
+
+
 def stems(text: str) -> list[str]:
     """The words of a text, without case and the endings of plurals."""
     return [*map(singular, words_of(text))]

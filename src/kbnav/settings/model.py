@@ -79,8 +79,12 @@ class SparqlSource(Strict):
 
     url: str
     """Address of its SPARQL protocol."""
-    graph: str = ""
-    """Graph that names and data come from alone; empty: the endpoint's own default."""
+    title: str = ""
+    """What people call it, in place of its name."""
+    examples: tuple[str, ...] = ()
+    """Questions that are offered; empty: they are made of the data."""
+    graph: str | tuple[str, ...] = ""
+    """Graph, or graphs, that names and data come from alone; empty: the endpoint's own default."""
     prefixes: dict[str, str] = {}
     """Prefixes, and the namespaces that they stand for; ids are shown by them, and queries need not declare them."""
     index: str = ""
@@ -434,6 +438,11 @@ class Settings(BaseSettings):
     def shared_path(self, name: str) -> Path | str:
         """Where what machines may share is kept: the file of this name under ``home``, or the URL of a database."""
         return self.database.get_secret_value() or self.home / name
+
+    @property
+    def source(self) -> SparqlSource:
+        """The table of the endpoint that ``kb`` names; one without an address where it names none."""
+        return self.sparql.get(self.kb) or SparqlSource(url="")
 
     def source_of(self, kb: str) -> tuple[str, SparqlSource]:
         """The name and the table of an endpoint, by name or address (without a name, ``mine``). Raises UsageError."""

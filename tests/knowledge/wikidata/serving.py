@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.http_store import HttpCache, Throttle
@@ -66,7 +66,7 @@ def serving(answer: Callable[[Asked], Answer]) -> Iterator[Served]:
 
         def reply(self, parameters: str) -> None:
             headers = {name.lower(): value for name, value in self.headers.items()}
-            params = dict(parse_qsl(parameters, keep_blank_values=True))
+            params = {name: " ".join(given) for name, given in parse_qs(parameters, keep_blank_values=True).items()}
             if headers.get("content-type", "").startswith("application/sparql-query"):
                 params = {"query": parameters}
             asked = Asked(self.command, urlsplit(self.path).path, params, headers)

@@ -96,9 +96,8 @@ def serve(
         holds = f"{files[0]} ({server.info.triples:,} triples)"
     else:
         server = RdfServer(files, host, port, **limits)
-        graphs = server.loaded.graphs
-        union = f" in {graphs:,} named graphs, seen as one with the default graph" if graphs else ""
-        holds = f"{server.loaded.statements:,} statements{union}"
+        union = f" in {server.graphs:,} named graphs, seen as one with the default graph" if server.graphs else ""
+        holds = f"{server.statements:,} statements{union}"
     with server, suppress(KeyboardInterrupt):
         print(f"{holds} at {server.url}; Ctrl-C ends it", flush=True)
         threading.Event().wait()

@@ -17,6 +17,7 @@ import shutil
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
@@ -192,13 +193,11 @@ class _State:
         """Take up a build of the same input, or begin a new one."""
         self._path, self._fingerprint, self._lock = work / STATE, fingerprint, Lock()
         self.done: dict[str, dict[str, Any]] = {}
-        try:
+        with suppress(OSError, ValueError, LookupError, TypeError):
             saved = json.loads(self._path.read_text())
             if saved["fingerprint"] == fingerprint:
                 self.done = saved["done"]
                 return
-        except (OSError, ValueError, LookupError, TypeError):
-            pass
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir()
         self._save()

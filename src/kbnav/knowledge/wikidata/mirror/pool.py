@@ -122,7 +122,7 @@ class QueryPool:
     ) -> Result:
         """Run a query; SELECT and ASK come in ``form``, CONSTRUCT and DESCRIBE in ``graph_form``.
 
-        ``graph`` is the IRI of the graph that the query is about; empty: the default graph. The query is stopped when
+        ``graph``: IRIs of the graphs that the query is about; empty: the default graph. The query is stopped when
         the run that it belongs to ends, and when ``gone`` says that nobody waits for it any more. Raises QueryError.
         """
         request = {"query": text, "form": form, "graph_form": graph_form, "most_bytes": most_bytes}
