@@ -198,8 +198,8 @@ class Table(_File):
         """The values of an edge column that a node has as a field: those that led to no row; of text all."""
         value = fields.get(dict(self.rename).get(edge.column, edge.column))
         parted = bool(self.split_of(edge.column)) or self.file.suffix in JSON
-        joined = isinstance(value, str) and parted and edge.column not in (self.text or ())
-        return self.values({edge.column: value.split(", ") if joined else value}, edge)
+        joined = parted and edge.column not in (self.text or ())
+        return self.values({edge.column: value.split(", ") if joined and isinstance(value, str) else value}, edge)
 
     def split_of(self, column: str) -> str:
         """What stands between the values in a cell of an edge column."""
