@@ -136,8 +136,8 @@ class _Trial:
             table = kb.execute_query(_THING)
             seen = self._thing = next((one for row in table.rows for cell in row if (one := table.entity(cell))), "")
             if not seen:
-                rows = self._rows(kb, f"SELECT DISTINCT ?g WHERE {{ GRAPH ?g {{ ?s ?p ?o }} }} LIMIT {_MANY}").rows
-                if graphs := [cell.value for row in rows for cell in row if cell]:
+                named = self._rows(kb, f"SELECT DISTINCT ?g WHERE {{ GRAPH ?g {{ ?s ?p ?o }} }} LIMIT {_MANY}")
+                if graphs := [cell.value for row in named.rows for cell in row if cell]:
                     remedy = self._in_toml("name those to be asked in kbnav.toml, perhaps as here", graph=tuple(graphs))
                     return "fails", "its default graph is empty; its data are in named graphs", remedy
                 return "fails", "it has no data", "load data, or give the address of a dataset that has some"
