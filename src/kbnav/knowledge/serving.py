@@ -36,8 +36,8 @@ from kbnav.knowledge.connections import Deadlines, host_name, listening
 from kbnav.knowledge.skb.importers.rdf import opened, rdf_format
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, WIKIDATA
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
-from kbnav.knowledge.wikidata.mirror.mirror import BROKEN, MEMORY_LIMIT, QUERY_TIMEOUT, Mirror, run_query
-from kbnav.knowledge.wikidata.mirror.pool import Form, Gone, QueryError, QueryPool
+from kbnav.knowledge.wikidata.mirror.mirror import BROKEN, Mirror, run_query
+from kbnav.knowledge.wikidata.mirror.pool import LIMITS, Form, Gone, QueryError, QueryLimits, QueryPool
 from kbnav.settings.model import Endpoints
 
 MOST_CONNECTIONS = 128
@@ -270,18 +270,15 @@ class RdfServer(Listening):
         files: Sequence[Path],
         host: str = "127.0.0.1",
         port: int = 0,
-        *,
-        query_timeout: float = QUERY_TIMEOUT,
-        memory_limit: int = MEMORY_LIMIT,
-        workers: int = 4,
+        limits: QueryLimits = LIMITS,
         names: Collection[str] = (),
     ) -> None:
-        """Load the files and listen; ``workers`` queries at once, each so long and so large. Raises as ``load``."""
+        """Load the files and listen. Raises as ``load``."""
         self._folder = Path(tempfile.mkdtemp(prefix="kbnav-sparql-"))
         try:
             store = self._folder / "store"
             self.statements, self.graphs = load(files, store)
-            self._pool = QueryPool(store, size=workers, timeout=query_timeout, memory_limit=memory_limit, union=True)
+            self._pool = QueryPool(store, limits, union=True)
 
             async def about(request: Request) -> Response:  # noqa: ARG001
                 return PlainTextResponse(f"{self.statements:,} RDF statements at /sparql\n")
@@ -315,17 +312,14 @@ class MirrorServer(Listening):
         path: Path,
         host: str = "127.0.0.1",
         port: int = 0,
-        *,
-        query_timeout: float = QUERY_TIMEOUT,
-        memory_limit: int = MEMORY_LIMIT,
-        workers: int = 4,
+        limits: QueryLimits = LIMITS,
         names: Collection[str] = (),
     ) -> None:
-        """Open the mirror and listen; limits are those of ``Mirror``, the rest is as ``Listening`` has it.
+        """Open the mirror and listen, as ``Listening`` does.
 
         Raises UsageError where there is no mirror or the address is taken, DataError where the mirror is damaged.
         """
-        self.mirror = Mirror(path, query_timeout=query_timeout, memory_limit=memory_limit, workers=workers)
+        self.mirror = Mirror(path, limits)
         self.info = self.mirror.info
         routes = [
             sparql_route("/sparql", self.mirror.pool, self.mirror.prefixes),
@@ -359,7 +353,7 @@ class MirrorServer(Listening):
         asked = await parameters(request)
 
         def answer() -> Response:
-            body, code = self.mirror.api.answer(asked)
+            body, code = self.mirror.answer(asked)
             return Response(_dump(body), media_type=_JSON, headers={"MediaWiki-API-Error": code} if code else None)
 
         return await in_thread(answer)

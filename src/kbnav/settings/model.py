@@ -508,13 +508,14 @@ def _from_here(value: Any, folder: Path, names: Set[str], setting: str = "") -> 
     return value
 
 
-def with_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Plain data with every text among its values changed; names of fields and numbers stay as they are."""
+def with_texts(value: Any, change: Callable[[str], str], *, names: bool = False) -> Any:
+    """Plain data with every text among its values changed, and with ``names`` those of fields; numbers stay."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {name: with_texts(one, change) for name, one in value.items()}
-    return [with_texts(one, change) for one in value] if isinstance(value, list | tuple) else value
+        pairs = ((change(str(name)) if names else name, one) for name, one in value.items())
+        return {name: with_texts(one, change, names=names) for name, one in pairs}
+    return [with_texts(one, change, names=names) for one in value] if isinstance(value, list | tuple) else value
 
 
 def setting_names(model: type[BaseModel] | None = None, before: str = "") -> Iterator[str]:

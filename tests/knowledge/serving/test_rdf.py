@@ -13,6 +13,7 @@ import requests
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.serving import RdfServer
+from kbnav.knowledge.wikidata.mirror.pool import QueryLimits
 from kbnav.settings.model import Settings
 
 PREFIX = "@prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n"
@@ -39,7 +40,7 @@ def written(folder: Path) -> list[Path]:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RdfServer]:
     files = written(tmp_path_factory.mktemp("rdf"))
-    with RdfServer(files, query_timeout=1.5, workers=2) as running:
+    with RdfServer(files, limits=QueryLimits(1.5, workers=2)) as running:
         yield running
 
 

@@ -91,9 +91,9 @@ def train(
     named = {"--kb": kb, "--out": out, "--dataset": learned or kind == "embed"}
     if missing := [name for name, value in named.items() if not value]:
         raise UsageError(f"kbnav train {kind} needs {missing[0]}")
-    pairs = parse_set(given or (), shape.model_fields)
-    options = read_options(shape, pairs.options, f"train {kind}")
-    settings = load(kb=kb, model=model, base_url=base_url, **pairs.settings)
+    of_kind, of_settings = parse_set(given or (), shape.model_fields)
+    options = read_options(shape, of_kind, f"train {kind}")
+    settings = load(kb=kb, model=model, base_url=base_url, **of_settings)
     assert out is not None
     to_learn, to_judge = ([find_dataset(name) for name in names or ()] for names in (learned, validation))
     run(Job(kind, settings, options, to_learn, to_judge, out, as_json))

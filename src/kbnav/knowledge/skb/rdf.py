@@ -33,7 +33,7 @@ from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.sparql.tokens import edited, refuse_oversized, syntax_error, tokenize
 from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, declared_prefixes, expand
-from kbnav.knowledge.wikidata.mirror.pool import MOST_BYTES, QueryError, QueryPool
+from kbnav.knowledge.wikidata.mirror.pool import MOST_BYTES, QueryError, QueryLimits, QueryPool
 
 LONGEST = 500
 Edges = Sequence[tuple[int, int, int]]
@@ -213,7 +213,7 @@ class SparqlStore:
         """Seconds for a query, bytes for each of ``size`` children and for a result; nothing is started yet."""
         self._skb, self._most_bytes = skb, most_bytes
         self._names = {"type": local_names(skb.type_names), "rel": local_names(skb.relation_names)}
-        self._pool = QueryPool(skb.folder(TRIPLES), size=size, timeout=timeout, memory_limit=memory_limit)
+        self._pool = QueryPool(skb.folder(TRIPLES), QueryLimits(timeout, memory_limit, size))
         self._has = lru_cache(1 << 10)(
             lambda predicate: self._pool.query(f"ASK {{ ?node <{predicate}> ?value }}").table().boolean
         )
