@@ -206,7 +206,7 @@ class EndpointAgenda(Agenda):
                 return ""
             self.links.append(number)
             has = f"?answer {'/'.join(number.properties)} ?measure ."
-            self.doubts = yield from self.parted(kept_of(pattern, has), compared=True)
+            self.doubts = yield from self.parted(kept_of(pattern, has), " ".join(number.names))
             final = best_of("?answer", f"{pattern} {has}", "?measure", question.measure[1])
         yield from self.queried(final, "This asks for it in the properties found.")
         return final

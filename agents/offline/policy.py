@@ -113,12 +113,13 @@ class Agenda(ABC):
             yield [(QUERY, thought, {"query": query})]
         return self.table(query) if query in self.rows else AnswerTable()
 
-    def parted(self, query: str, *, compared: bool) -> Generator[Calls, None, tuple[Doubt, ...]]:
-        """That a condition leaves out most of what it could, or that not all have what is compared, by ``kept_of``."""
+    def parted(self, query: str, compared: str = "") -> Generator[Calls, None, tuple[Doubt, ...]]:
+        """That a condition leaves most of what it could out, or that not all have what is ``compared``: ``kept_of``."""
         table = yield from self.queried(query, "Counting what the last condition leaves out.")
         counts = [int(cell.value) for row in table.rows for cell in row if cell]
         every, kept = counts if len(counts) == 2 else (0, 0)
-        doubt = Doubt("compared" if compared else "class", f"{kept:,} / {every:,}")
+        about = f"{kept:,} / {every:,}{' / ' if compared else ''}{compared}"
+        doubt = Doubt("compared" if compared else "class", about)
         return (doubt,) if (kept if compared else 2 * kept) < every else ()
 
     def unused(self, labels: Iterable[str], names: Iterable[str], query: str) -> tuple[str, ...]:
@@ -180,7 +181,9 @@ class Agenda(ABC):
         Where all of them, and all ``unread`` words, are names that are spelled alike here, the question is offered so.
         """
         text = whole = self.state["question"].strip()
-        unused = [word for word in unused if word in whole]  # not "height", for "tall"
+        said = {one.number: one.said for one in self.question.bounds if one.number not in whole}  # of a span
+        words = dict.fromkeys(said.get(word, word) for word in unused)
+        unused = [word for word in words if word in whole]  # not "height", for "tall"
         left = {*" ".join((*(unused or lost), *unread)).split()}
         for query, search in self.searches.items():
             meant = search.suggestion or next((one.called for one in search.entities), "")

@@ -38,7 +38,6 @@ from kbnav.evaluation.runner import begin_run
 from kbnav.evaluation.scoring import score_run
 from kbnav.runs.journal import open_journal
 from kbnav.runs.trajectory import Call, Outcome, Run, Step, Usage
-from tests.apps.parts import Cli
 from tests.conftest import ROOT
 from tests.evaluation.parts import saved_folder, table
 
@@ -328,12 +327,6 @@ def test_other_gold_answers_or_questions_are_another_table_and_only_tests_over_a
     counts = {"a": 0, "b": 6, "c": 0, "d": 8}
     four = build_report({name: run(right, last="") for name, right in counts.items()})  # 2/64 beside a smaller p: 4/64
     assert [line.count(r"\*") for line in scores_table(four, "markdown").splitlines()[3:]] == [0, 0, 2]
-
-
-@pytest.fixture
-def kbnav(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kbnav: Cli) -> Cli:
-    monkeypatch.chdir(tmp_path)
-    return kbnav
 
 
 def nodes(*ids: str) -> Ranking:

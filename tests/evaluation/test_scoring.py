@@ -115,7 +115,6 @@ def test_predictions_that_do_not_fit_are_named_and_the_knowledge_base_is_kept(
     lines["names"] = [{"id": "w", "answers": ["Marie Curie", "pierre curie"]}]
     for name, records in lines.items():
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, records)))
-    monkeypatch.chdir(tmp_path)
     ranked = ("eval", "import", "found.jsonl", "gold.jsonl")
     monkeypatch.setenv("KBNAV_HOME", str(demo_home))
     assert "3 questions of gold, 2 without a prediction" in kbnav.out(*ranked, "--kb", "demo", "--out", "r")
@@ -273,8 +272,7 @@ def test_booleans_are_scored_as_the_challenge_does(predicted, gold, f1):
     assert text2sparql_scores([(predicted, gold, False)]).f1 == f1
 
 
-def test_an_endpoint_is_evaluated_and_the_challenges_scores_stand_beside(tmp_path, monkeypatch, kbnav):
-    monkeypatch.chdir(tmp_path)
+def test_an_endpoint_is_evaluated_and_the_challenges_scores_stand_beside(tmp_path, kbnav):
     (tmp_path / "questions.yml").write_text(QUESTIONS)
     with serving(COMPANY) as served:
         options = ["--kb", served.url, "--model", "offline", "--out", "runs/a"]

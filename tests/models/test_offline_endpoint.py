@@ -276,7 +276,7 @@ def test_a_german_catalogue_is_asked_as_its_readers_do(catalogue, question, text
 def test_a_superlative_gives_all_that_tie_and_says_of_how_many(catalogue):
     outcome = ask(catalogue, "Welche Werke haben die meisten Seiten?").outcome
     assert sorted(outcome.text.removesuffix(" (312)").split(", ")) == ["Der stille Gipfel", "Die Grüße"]
-    assert [(one.kind, one.about) for one in outcome.doubts] == [("compared", "3 / 5"), ("tie", "2")]
+    assert [(one.kind, one.about) for one in outcome.doubts] == [("compared", "3 / 5 / Seitenzahl"), ("tie", "2")]
 
 
 @pytest.mark.parametrize(

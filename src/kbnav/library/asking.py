@@ -325,7 +325,7 @@ class Answer(BaseModel):
 
     @property
     def query_words(self) -> str:
-        """What the query asks, in plain words (English, German, French or Spanish); empty where there is none."""
+        """What the query asks, in plain words (also German, French, Spanish, Chinese); empty where there is none."""
         outcome = self.run.outcome
         words = verbalize_answer(outcome.query, outcome.result, self.run.language)
         return words.text() if words else ""

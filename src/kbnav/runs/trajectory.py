@@ -67,8 +67,8 @@ class Doubt:
     @property
     def values(self) -> Mapping[str, str]:
         """What a sentence of its kind is filled with."""
-        n, _, every = self.about.partition(" / ")
-        return {"about": self.about, "n": n, "all": every}
+        n, every, what, *_ = *self.about.split(" / ", 2), "", ""
+        return {"about": self.about, "n": n, "all": every, "what": what}
 
     @property
     def text(self) -> str:

@@ -167,7 +167,7 @@ def test_what_is_said_of_a_typed_query_is_open_but_in_english_alone_it_is_closed
     ("question", "box"),
     [
         ("Which elements were discovered by happy Marie Curie?", ["Not used of your question: “happy”", PART]),
-        ("Which city has the largest population?", ["Only 3 of 12 have a value here that can be compared.", PART]),
+        ("Which city has the largest population?", ["Only 3 of 12 have “population” here; others are left out.", PART]),
         ("In which year was Marie Curie born?", [PART]),
         ("How many elements were discovered by Marie Curie?", [PART]),
     ],

@@ -119,8 +119,7 @@ def parts(tmp_path_factory):
         yield index
 
 
-def test_searches_use_the_index_that_the_command_made(served, tmp_path, monkeypatch, kbnav, caplog):
-    monkeypatch.chdir(tmp_path)
+def test_searches_use_the_index_that_the_command_made(served, tmp_path, kbnav, caplog):
     out = tmp_path / "names"
     printed = kbnav.out("sparql", "index", served.url, "--out", str(out))
     assert "14 names" in printed
@@ -145,10 +144,7 @@ def test_searches_use_the_index_that_the_command_made(served, tmp_path, monkeypa
         assert not any("CONTAINS" in query for query in served.queries)
 
 
-def test_what_was_named_after_the_index_was_made_is_found_by_its_whole_name_and_check_counts_it(
-    tmp_path, monkeypatch, kbnav
-):
-    monkeypatch.chdir(tmp_path)
+def test_what_was_named_after_the_index_was_made_is_found_by_its_whole_name_and_check_counts_it(tmp_path, kbnav):
     new = f'{PARTS} <urn:p:new> <{LABELS[0]}> "Torque Wrench" , "torque wrench"@en .'
     with serving(PARTS) as before, serving(new) as served:
         with open_kb(Settings(kb=before.url, home=tmp_path)) as kb:

@@ -40,9 +40,8 @@ from kbnav.evaluation.synthesis.wording import (
     text_fields,
 )
 from kbnav.knowledge.skb.graph import NodeNumbers
-from kbnav.knowledge.skb.names import normalise
 from kbnav.knowledge.skb.store import SKB
-from kbnav.knowledge.skb.text import NAME_WEIGHT
+from kbnav.knowledge.skb.text import NAME_WEIGHT, normalise
 
 SHAPES: Mapping[str, float] = {"1": 3, "2": 3, "1&1": 3, "2&1": 1, "1&2": 1, "2=1": 1, "1=2": 1}
 """How often a shape is sampled, beside the others that the templates have; shapes not named here count 1."""

@@ -333,21 +333,17 @@ def quiet(copy: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[MirrorServe
     assert captured.out + captured.err == ""
 
 
-def test_a_damaged_store_is_an_error_of_the_server(quiet, copy):
-    damage_store(copy)
-    for path in (*READS, QUERY):
+@pytest.mark.parametrize(
+    ("damage", "failing", "others"),
+    [(damage_store, (*READS, QUERY), ("",)), (damage_index, SEARCHES, (*READS, QUERY, LIST))],
+)
+def test_a_damaged_store_or_index_is_an_error_of_the_server(quiet, copy, damage, failing, others):
+    damage(copy)
+    for path in failing:
         reply = requests.get(quiet.url + path, timeout=10)
         assert (reply.status_code, reply.text[:24]) == (500, "500: the mirror failed: "), path
         assert "Traceback" not in reply.text
-    assert requests.get(quiet.url, timeout=10).status_code == 200
-
-
-def test_a_damaged_index_is_an_error_of_the_server(quiet, copy):
-    damage_index(copy)
-    for path in SEARCHES:
-        reply = requests.get(quiet.url + path, timeout=10)
-        assert (reply.status_code, reply.text[:24]) == (500, "500: the mirror failed: "), path
-    for path in (*READS, QUERY, LIST):
+    for path in others:
         assert requests.get(quiet.url + path, timeout=10).status_code == 200
 
 

@@ -241,18 +241,18 @@ def _questions(kb: KnowledgeBase) -> Iterator[Sequence[str]]:
         names = kb.label_predicates() or ["rdfs:label"]
         name = "|".join(names)
         for kind in [one.entity for one in sorted(kb.classes(), key=lambda one: -one.count)[:TRIED]]:
-            edges = [share.entity for share in kb.class_profile(kind.id).properties if share.entity.id not in names]
+            relations = [share.entity for share in kb.class_profile(kind.id).properties if share.entity.id not in names]
             ways, number = list[str](), f"How many {plural(2, kind.label).removeprefix('2 ')} are there?"
-            for edge in edges[:3]:
-                named = f"?one a {kind.id} ; {name} ?name ; {edge.id} ?value . FILTER(isIRI(?one) && !isBlank(?value))"
+            for has in relations[:3]:
+                named = f"?one a {kind.id} ; {name} ?name ; {has.id} ?value . FILTER(isIRI(?one) && !isBlank(?value))"
                 table = kb.execute_query(f"SELECT ?one ?value WHERE {{ {named} }} LIMIT 1")
                 lacks = f'FILTER NOT EXISTS {{ ?word {name} ?own . FILTER(LANG(?own) IN ("", "en")) }}'
-                words = f"VALUES ?word {{ {kind.id} {edge.id} }} ?word {name} ?any . {lacks}"
+                words = f"VALUES ?word {{ {kind.id} {has.id} }} ?word {name} ?any . {lacks}"
                 foreign = kb.execute_query(f"ASK {{ {words} }}").boolean
                 for thing, value in table.rows:  # none where no member has a name
                     given = text_of(thing, table), text_of(value, table)
                     # of a language whose grammar is not known here
-                    ways += [f"{edge.label}: {given[0]}?"] if foreign else _asked(kind.label, edge.label, *given)
+                    ways += [f"{has.label}: {given[0]}?"] if foreign else _asked(kind.label, has.label, *given)
             yield ways
             yield [number] * (bool(ways) and not _IRREGULAR.search(kind.label))
     elif is_mirror(kb.state()):
