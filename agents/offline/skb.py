@@ -15,7 +15,7 @@ from kbnav.answers.language import fold
 from kbnav.answers.parsing import pronoun
 from kbnav.answers.relevance import relevance
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.questions import ASKING, Mention, Path, Paths, Reading, Step, name_words, read
+from kbnav.knowledge.skb.matching import ASKING, Mention, Path, Paths, Reading, Step, name_words, read
 from kbnav.knowledge.skb.rdf import local_name, local_names
 from kbnav.runs.trajectory import FINISH, QUERY, Understood
 from kbnav.tools.context import Context

@@ -425,8 +425,7 @@ class WikidataAgenda(Agenda):
         if relation.direction == "out" and not kind_of and any(relevance(fold(nouns), [fold(relation.label)])):
             yield self._values(triple, f"{label} is asked for.")
         elif self.kind:
-            thought = f"{label} fits the question; only members of the class {self.kind} are asked for."
-            members = self._values(f"{triple} {self._of_kind} .", thought)
+            members = self._values(triple + of_kind, f"{label} fits; members of the class {self.kind} are asked for.")
             yield members._replace(whole=kept_of(triple, f"{self._of_kind} ."))
         yield from self._chains(relation, name)
 
@@ -502,8 +501,7 @@ class WikidataAgenda(Agenda):
         """A text that is a value, as in "the symbol Se"."""
         for hit, score in property_hits(self.besides(name)).values():
             if fold(name.items[0].label) != fold(name.text) and hit.datatype == "string" and score >= 0.7:
-                thought = f"{name.text} may be a value of {hit.label} ({hit.id})."
-                yield self._values(f"?answer wdt:{hit.id} {text_literal(name.text)} .", thought)
+                yield self._values(f"?answer wdt:{hit.id} {text_literal(name.text)} .", f"It may be a {hit.label}.")
 
     def _checks(self, focus: Segment, ranked: Sequence[Relation]) -> Iterator[Hypothesis]:
         """Yes/no questions: whether two entities are linked, or whether one has a property at all."""
@@ -570,6 +568,8 @@ class WikidataAgenda(Agenda):
         of_class = set(re.findall(r"\bwd:(Q\d+)", query)) == {self.kind} and "ORDER BY" not in query
         needed = of_class or self.table(query).boolean is False or "?link" in query or not reads(self.language)
         left = self.telling(unused)
+        joined = re.findall(r"(\w+) (?:and|und|et|y) (?:\w{1,3} )?(\w+)", fold(self.question.text))
+        needed |= not {*map(fold, left)}.isdisjoint(chain(*joined))  # never for one of two
         # What a word names, or is asked "of", is another thing than the query's: no actor of films, for "directed".
         likely = [one for one in self.segments if one.properties and not one.noun and f"wd:{self.kind} " in query]
         named = [one.text for one in likely if any(relevance(fold(one.text), [fold(one.properties[0].label)]))]

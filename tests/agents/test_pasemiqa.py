@@ -12,8 +12,7 @@ from kbnav.agents.walking.base import open_match
 from kbnav.agents.walking.options import PasemiqaOptions
 from kbnav.errors import UsageError
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.planning.paths import Hop, RelationPath
-from kbnav.planning.planners import encoder_of
+from kbnav.planning.paths import Hop, RelationPath, encoder_of
 from kbnav.planning.ranker import Ranker
 from kbnav.planning.training import Example
 from kbnav.runs.trajectory import Run

@@ -233,7 +233,7 @@ def test_the_environments_proxy_is_used(tmp_path, monkeypatch):
 def test_what_is_not_known_is_refused_and_every_address_is_one_of_a_commit(tmp_path):
     with pytest.raises(UsageError, match="no dataset 'spinach-deb'; did you mean 'spinach-dev'"):
         fetch("spinach-deb", tmp_path)
-    assert set(ORIGINS) <= set(NAMES)
+    assert set(ORIGINS) == set(NAMES)
     urls = [remote.url for remotes in ORIGINS.values() for remote in remotes]
     assert all(url.startswith("https://") and len(url.split("/")[5]) == 40 for url in urls)
 

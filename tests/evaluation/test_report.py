@@ -302,7 +302,10 @@ def test_one_table_of_runs_marks_the_best_and_what_differs_from_the_first():
     assert r"\textbf{100.0}*" in latex
     assert latex.count(r"\label{tab:") == len({one for one in latex.splitlines() if r"\label{" in one}) == 2
     assert "**" not in scores_table(build_report({"a": run(3), "b": run(3)}), "markdown")
-    alone = build_report({"a": replace(run(3), info=replace(run(3).info, model=""))})
+    left = {"options": {"preset": "paper", "without": ["kg"]}, "budget": {"without": ["hint"]}, "pruning": "none"}
+    alone = build_report({"a": replace(run(3), by="labels", info=replace(run(3).info, model="", settings=left))})
+    about = "| spinach (preset paper; without hint, kg, pruning) | – | own, by labels |"
+    assert about in scores_table(alone, "markdown")
     assert (" & – & " in scores_table(alone, "latex"), "differs" in scores_table(alone, "latex")) == (True, False)
     assert latex.count(r"\begin{table}") == latex.count(r"\caption{Scores in percent on own (n = 12)") == 2
     rows = list(csv.DictReader(scores_table(report, "csv").splitlines()))

@@ -267,6 +267,7 @@ UNUSED = [
     ("Elements discovered in Sweden", ["Elements"]),  # not their symbols
     ("What was the capital of Russia before 1918?", ["1918"]),
     ("Which elements were discovered before the 19th century?", ["19th"]),
+    ("When were polonium and radium discovered?", ["radium"]),
     ("What did Humphry Davy and Marie Curie discover?", ["Marie"]),  # not for one of the two
     ("Is the atomic number of tungsten 74?", ["74"]),
     ("Who discovered the most elements?", ["most"]),

@@ -29,10 +29,13 @@ from kbnav.planning.paths import (
     TEXT,
     TEXT_PATH,
     Hop,
+    InContext,
     Plan,
     PlannedPath,
+    PlanOptions,
     RelationPath,
     checked,
+    open_planner,
     parse_paths,
     path_text,
     reached,
@@ -53,7 +56,6 @@ from kbnav.planning.plan_fuse import (
     save,
     train,
 )
-from kbnav.planning.planners import InContext, PlanOptions, open_planner
 from kbnav.planning.ranker import Candidates, Questions, Ranker, Scorer, log_softmax
 from kbnav.planning.seq2seq import learnt
 from kbnav.planning.training import LabelledQuestion, examples, made_from, path_label

@@ -25,7 +25,7 @@ from urllib.parse import quote
 from pydantic import AfterValidator, Field
 
 from kbnav.answers.question import in_kb, kb_of
-from kbnav.answers.tables import Absence, AnswerTable, Ranked, Ranking, Term, encodable
+from kbnav.answers.tables import Absence, AnswerTable, Brief, Ranked, Ranking, Term, encodable
 from kbnav.errors import StopRun, UsageError
 from kbnav.runs.journal import adapter, private_file, read_file, read_record
 from kbnav.settings.model import OFFLINE, with_texts
@@ -144,7 +144,7 @@ _ENDED: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Call:
+class Call(Brief):
     """One action a policy asked for.
 
     ``turn`` counts the policy's replies in a run, so that calls of one reply can be told from calls of two. ``problem``
@@ -205,7 +205,7 @@ class Fact(NamedTuple):
     generated: bool = False
 
 
-class _OfTuples:
+class _OfTuples(Brief):
     """What checkpoints give back with lists in place of its tuples."""
 
     def __post_init__(self) -> None:
@@ -332,7 +332,7 @@ class Turn(_OfTuples):
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Brief):
     """One question answered, as it is saved; ``cost`` in US dollars, None where the price is not known."""
 
     id: RunId

@@ -287,8 +287,17 @@ def _together(given: object) -> object:
     return SEPARATOR.join(given) if named else given  # type: ignore[arg-type]
 
 
+def own_names(model: BaseModel) -> list[str]:
+    """What ``dir`` shows of a model: none of pydantic's many names, and nothing private."""
+    return [
+        name for name in object.__dir__(model) if name[:2] == "__" or not (name[0] == "_" or hasattr(BaseModel, name))
+    ]
+
+
 class Settings(BaseSettings):
-    """All settings of kbnav."""
+    """All settings of kbnav, as ``kbnav.Settings(kb="demo", language="de")``."""
+
+    __dir__ = own_names
 
     model_config = SettingsConfigDict(
         env_prefix="KBNAV_",
@@ -547,8 +556,11 @@ def refuse_foreign(saved: Mapping[str, Any], own: Settings) -> None:
 
     known = [named(one.public()) for one in (own, Settings.model_construct())]
     for name, value in named(saved).items():
-        if all(one.get(name) != value for one in known) and (name != "kb" or "://" in str(value)):
+        if name == "kb" and ("://" not in str(value) or value in own.web.kbs):
+            continue
+        if all(one.get(name) != value for one in known):
             allowed = f"KBNAV_{name.upper().replace('.', '__')}, or {name} in {SETTINGS_FILE}"
+            allowed += f", or give --kb {value}" if name == "kb" else ""
             shown = f"{name} {value}" if isinstance(value, str) else name
             raise UsageError(f"only the run's file names {shown}: to use that, set {allowed}")
 

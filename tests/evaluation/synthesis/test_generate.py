@@ -17,13 +17,17 @@ from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.datasets import load_file
 from kbnav.evaluation.synthesis.sampling import SplitSizes, synthesize
 from kbnav.evaluation.synthesis.templates import check_template, parse_template, write_questions
-from kbnav.evaluation.synthesis.text import Phrase, Thesaurus, is_content, is_literal, reword
 from kbnav.evaluation.synthesis.wording import (
     FOLDER,
+    Phrase,
     Rewording,
+    Thesaurus,
     Wording,
     clauses_of,
+    is_content,
+    is_literal,
     load_words,
+    reword,
     reworded,
 )
 from kbnav.knowledge.skb.store import SKB

@@ -187,6 +187,7 @@ export class ResultView {
     this.where.textContent = this.shown();
     this.back.disabled = start === 0;
     this.on.disabled = start + PAGE >= total;
+    if (this.pages) this.pages.hidden = this.table.hidden || total <= PAGE; // few were found
     this.heads.forEach((head, index) => {
       const sorted = this.result.columns[index] === sort;
       head.setAttribute("aria-sort", sorted ? (descending ? "descending" : "ascending") : "none");
