@@ -13,8 +13,7 @@ from kbnav.agents.walking.base import PROMPTS, Models, Planned, WalkEnding, open
 from kbnav.agents.walking.options import PasemiqaOptions
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.planning.paths import Planner
-from kbnav.planning.planners import open_planner
+from kbnav.planning.paths import Planner, open_planner
 from kbnav.settings.model import OFFLINE, Settings
 from kbnav.tools.skb import find_relations, finish, read_document
 from kbnav.tools.toolbox import Toolbox

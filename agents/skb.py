@@ -13,37 +13,12 @@ from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.models.chat import open_models
 from kbnav.settings.model import OFFLINE, Settings
 from kbnav.tools.context import Shown, pruner
-from kbnav.tools.skb import (
-    execute_query,
-    find_relations,
-    finish,
-    follow_paths,
-    get_entry,
-    get_fields,
-    get_property_examples,
-    search_entities,
-    search_neighbors,
-    vector_query,
-)
+from kbnav.tools.skb import SKB_TOOLS
 from kbnav.tools.toolbox import Toolbox
-from kbnav.tools.wikidata import show_rows
 
 NAME = "skb"
 ROWS = 10
 """Rows of a query's result that are shown from its beginning, and from its end."""
-SKB_TOOLS = (
-    search_entities,
-    get_entry,
-    get_property_examples,
-    search_neighbors,
-    find_relations,
-    follow_paths,
-    get_fields,
-    vector_query,
-    execute_query,
-    show_rows,
-    finish,
-)
 SHOWN = Shown(rows=ROWS)
 LISTED = 1_000
 """Nodes up to which the rules list all that is asked for."""

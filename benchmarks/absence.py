@@ -41,7 +41,7 @@ from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.serving import MirrorServer
 from kbnav.knowledge.wikidata.kb import WikidataKB
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
-from kbnav.knowledge.wikidata.mirror.store import open_store
+from kbnav.knowledge.wikidata.mirror.mirror import open_store
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.sessions.session import attempt
 from kbnav.settings.model import Endpoints, Limits, Settings

@@ -23,9 +23,8 @@ from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
 from kbnav.knowledge.sparql.rewriting import outer_limit, prepare
 from kbnav.knowledge.sparql.tokens import tokenize
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
-from kbnav.knowledge.wikidata.mirror.mirror import MIRROR
-from kbnav.knowledge.wikidata.mirror.pool import QueryError, QueryPool
-from kbnav.knowledge.wikidata.mirror.store import TRIPLES
+from kbnav.knowledge.wikidata.mirror.mirror import MIRROR, TRIPLES
+from kbnav.knowledge.wikidata.mirror.pool import QueryError, QueryLimits, QueryPool
 from kbnav.settings.model import Settings
 from tests.knowledge.sparql.real import examples
 
@@ -45,7 +44,7 @@ def main() -> None:
         mirror = options.mirror or Path(folder) / "mirror"
         if options.mirror is None:
             build_mirror(sorted((DATA / "wikidata-slice").glob("*.nt.gz")), mirror)
-        pool = QueryPool(mirror / TRIPLES, size=1, timeout=options.seconds, memory_limit=MEMORY)
+        pool = QueryPool(mirror / TRIPLES, QueryLimits(options.seconds, MEMORY, 1))
         report(queries, pool)
         pool.close()
 

@@ -43,8 +43,7 @@ from benchmarks.mirror import DATA, DATASETS, SLOW_MS, ask, gold_queries, rows_o
 
 from kbnav.knowledge.serving import MirrorServer
 from kbnav.knowledge.sparql.rewriting import prepare
-from kbnav.knowledge.wikidata.mirror.mirror import MIRROR
-from kbnav.knowledge.wikidata.mirror.store import NAMES
+from kbnav.knowledge.wikidata.mirror.mirror import MIRROR, NAMES
 
 SAVED = Path(__file__).parent / "results" / "growth.json"
 MILLION = 1_000_000

@@ -26,7 +26,7 @@ from benchmarks._timing import built, show, status
 from benchmarks.skb_text import Words
 from rapidfuzz import fuzz, process
 
-from kbnav.knowledge.skb import names
+from kbnav.knowledge.skb import text
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.schema import NodeText
 from kbnav.knowledge.skb.store import SKB
@@ -58,8 +58,8 @@ def matching(nodes: Sequence[NodeText], words: Words, folder: Path) -> None:
     print(f"node matching, {len(nodes):,} names:")
     if not (folder / "holders.npy").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        built("the index of names", lambda: names.build(nodes, folder, type_start=[0, len(nodes)]), folder)
-    matcher = NodeMatcher(names_only(nodes, names.open(folder)), "exact")
+        built("the index of names", lambda: text.build_names(nodes, folder, type_start=[0, len(nodes)]), folder)
+    matcher = NodeMatcher(names_only(nodes, text.open_names(folder)), "exact")
     questions = list(asked(nodes, words))
     memory = status("VmRSS")
     show("NodeMatcher", lambda pair: matcher.match(pair[0]), questions)
@@ -72,7 +72,7 @@ def matching(nodes: Sequence[NodeText], words: Words, folder: Path) -> None:
     peers([node.name for node in nodes], [text for text, _ in questions])
 
 
-def names_only(nodes: Sequence[NodeText], index: names.NameIndex) -> SKB:
+def names_only(nodes: Sequence[NodeText], index: text.NameIndex) -> SKB:
     """As much of an SKB as node matching by name looks at: building all of it would take longer than it tells."""
     held = Held([node.name for node in nodes])
     graph = SimpleNamespace(degree=lambda _: 1)

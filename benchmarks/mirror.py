@@ -31,8 +31,8 @@ import requests
 from kbnav.evaluation.datasets import load_dataset
 from kbnav.knowledge.serving import MirrorServer
 from kbnav.knowledge.sparql.rewriting import prepare
-from kbnav.knowledge.wikidata.mirror.mirror import MIRROR
-from kbnav.knowledge.wikidata.mirror.store import TRIPLES, read_info
+from kbnav.knowledge.wikidata.mirror.mirror import MIRROR, TRIPLES, read_info
+from kbnav.knowledge.wikidata.mirror.pool import QueryLimits
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = Path(os.environ.get("KBNAV_TEST_DATA", ROOT.parent / "shared")) / "data"
@@ -109,7 +109,7 @@ def measure(path: Path, groups: Mapping[str, Sequence[str]], rounds: int) -> Non
     queries = [query for group in groups.values() for query in group]
     print(f"mirror   {info.triples:,} triples, {info.names:,} names; {len(queries)} queries, {rounds} rounds")
     begin = time.perf_counter()
-    with MirrorServer(path, query_timeout=QUERY_SECONDS) as server:
+    with MirrorServer(path, limits=QueryLimits(QUERY_SECONDS)) as server:
         opened = time.perf_counter() - begin
         ask(server.endpoints.sparql, "ASK {}", requests.Session())
         first = time.perf_counter() - begin

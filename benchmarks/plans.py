@@ -19,8 +19,7 @@ from typing import get_args
 from kbnav.evaluation.datasets import find_dataset
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.paths import Hop, PathSchema, Planner, RelationPath
-from kbnav.planning.planners import PlanOptions, encoder_of, open_planner
+from kbnav.planning.paths import Hop, PathSchema, Planner, PlanOptions, RelationPath, encoder_of, open_planner
 from kbnav.planning.ranker import Ranker
 from kbnav.planning.training import Example, Gold, LabelledQuestion, Weighing, examples, made_from, possible
 from kbnav.settings.model import Settings

@@ -102,7 +102,7 @@ class Row:
 def opened(folder: Path, kb: str, table: str, name: str, trained: Path | None) -> tuple[str, Settings]:
     """The system of a row, and the settings it runs with. Raises UsageError where nothing was trained for it."""
     system, dash, part = name.partition("-without-")
-    options = {**parse_set(TABLES[table][name]).options, **({"without": (part,)} if dash else {})}
+    options = {**parse_set(TABLES[table][name])[0], **({"without": (part,)} if dash else {})}
     if name in LEARNED:
         options["trained"] = str(trained_folder(trained, kb, name))
     return system, load_settings(kb=str(folder / f"{kb}.skb"), model="offline", language="en", options=options)

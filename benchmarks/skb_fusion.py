@@ -24,9 +24,9 @@ import numpy as np
 
 from kbnav import encoders
 from kbnav.knowledge.skb import text, vectors
-from kbnav.knowledge.skb.nodes import aliases, plain_text
 from kbnav.knowledge.skb.schema import ALIAS_FIELDS, NodeText
 from kbnav.knowledge.skb.search import CANDIDATES, reciprocal_rank_fusion, relative_score_fusion
+from kbnav.knowledge.skb.store import aliases, plain_text
 
 ROOT = Path(__file__).parent.parent
 DRAWN = 1_000

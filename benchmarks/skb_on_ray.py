@@ -21,9 +21,9 @@ from pathlib import Path
 
 from kbnav import encoders
 from kbnav.encoders import Encoder
+from kbnav.knowledge.ray_cluster import OnRay, on_ray
 from kbnav.knowledge.skb.build import Options, Texts, build
 from kbnav.knowledge.skb.importers.tables import TableSource
-from kbnav.knowledge.skb.on_ray import OnRay, on_ray
 from kbnav.knowledge.skb.rendering import indexed_texts
 from kbnav.knowledge.skb.vectors import Made, Reused, Window, encode
 

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from benchmarks._timing import built, seconds, show, status
 
-from kbnav.knowledge.skb import names, text
+from kbnav.knowledge.skb import text
 from kbnav.knowledge.skb.schema import NodeText
 
 EXAMPLE = re.compile(r'"([^"]+)"')
@@ -148,9 +148,9 @@ def peer(nodes: Sequence[NodeText], queries: Sequence[str]) -> None:
 def name_speed(nodes: Sequence[NodeText], words: Words, folder: Path) -> None:
     """Build, size, open and search of the name index, and how many misspelt names lead to their node."""
     print(f"names, {len(nodes):,}:")
-    built("names", lambda: names.build(nodes, folder, type_start=[0, len(nodes)]), folder)
+    built("names", lambda: text.build_names(nodes, folder, type_start=[0, len(nodes)]), folder)
     start = time.perf_counter()
-    index = names.open(folder)
+    index = text.open_names(folder)
     print(f"  open {1e3 * (time.perf_counter() - start):.1f} ms")
     for what, first, end in (("person", 0, int(0.58 * len(nodes))), ("title", int(0.58 * len(nodes)), len(nodes))):
         chosen = [nodes[n] for n in words.random.integers(first, end, 200)]

@@ -22,23 +22,10 @@ from kbnav.knowledge.open import bundled_skb, open_kb
 from kbnav.settings.model import Settings
 from tests.apps.parts import Cli
 from tests.built import kept
-from tests.ending import (
-    pytest_configure,
-    pytest_enter_pdb,
-    pytest_runtest_protocol,
-    pytest_runtest_teardown,
-    pytest_unconfigure,
-)
+from tests.ending import pytest_configure, pytest_runtest_teardown, pytest_unconfigure
 from tests.marked import nothing_secret_is_left
 
-__all__ = [
-    "nothing_secret_is_left",
-    "pytest_configure",
-    "pytest_enter_pdb",
-    "pytest_runtest_protocol",
-    "pytest_runtest_teardown",
-    "pytest_unconfigure",
-]
+__all__ = ["nothing_secret_is_left", "pytest_configure", "pytest_runtest_teardown", "pytest_unconfigure"]
 ROOT = Path(__file__).resolve().parent.parent
 
 # No test is failed by a busy machine; --hypothesis-profile=deep tries more, as make long-test does.
@@ -176,8 +163,9 @@ def one_request_at_a_time(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 
 
 @pytest.fixture
-def kbnav(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+def kbnav(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
     """The command line, as it is run in the test's own folder and home."""
+    monkeypatch.chdir(tmp_path)
     return Cli(monkeypatch, capsys)
 
 

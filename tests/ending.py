@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 SECONDS = 300.0
-"""That taking a test down may take, a test beyond its own limit, and the end of the process."""
+"""That taking a test down may take, and the end of the process."""
 _STDERR = pytest.StashKey[int]()
 
 
@@ -57,8 +57,8 @@ def started(command: Sequence[Any], **options: Any) -> Iterator[subprocess.Popen
             process.kill()
 
 
-def _ends_within(seconds: float, config: pytest.Config) -> None:
-    faulthandler.dump_traceback_later(seconds, exit=True, file=config.stash[_STDERR])
+def _ends_in_time(config: pytest.Config) -> None:
+    faulthandler.dump_traceback_later(SECONDS, exit=True, file=config.stash[_STDERR])
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -67,32 +67,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """The limit of a test interrupts Python alone: what hangs elsewhere ends the process, told thread by thread."""
-    marker = item.get_closest_marker("timeout")
-    own = (*marker.args[:1], marker.kwargs.get("timeout")) if marker else ()
-    given = (*own, item.config.getoption("timeout"), item.config.getini("timeout"))
-    limit = float(next((one for one in given if one is not None), None) or 0)
-    _ends_within(limit + SECONDS, item.config)
-    try:
-        return (yield)
-    finally:
-        faulthandler.cancel_dump_traceback_later()
-
-
-def pytest_enter_pdb() -> None:
-    """Whoever looks around in a debugger has time."""
-    faulthandler.cancel_dump_traceback_later()
-
-
-@pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """The same where a test that its limit broke off is taken down, for which the limit holds no more."""
-    _ends_within(SECONDS, item.config)
+    """What ``faulthandler_timeout`` does, where a test has failed, after which that holds no more."""
+    _ends_in_time(item.config)
     return (yield)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """The same for threads that keep the process alive; those of pytest-xdist's workers are ended by it."""
     if not hasattr(config, "workerinput"):
-        _ends_within(SECONDS, config)
+        _ends_in_time(config)

@@ -257,11 +257,10 @@ RUN = [page for page in OTHERS if commands(page, "sh") or any(kind == "console" 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
 def test_every_command_of_a_page_runs_in_turn_and_prints_what_the_page_shows(
-    page, monkeypatch, tmp_path, home, kbnav, in_background
+    page, tmp_path, home, kbnav, in_background
 ):
     (tmp_path / "slice.nt").write_text(SLICE)
     (tmp_path / "questions.jsonl").write_text("".join(blocks(page, "jsonl")))
-    monkeypatch.chdir(tmp_path)
     for kind, block in fenced(page):
         if title := re.search(r'title="([^"]+)"', kind):
             (tmp_path / title[1]).write_text(block, encoding="utf-8")
@@ -277,8 +276,7 @@ def test_every_command_of_a_page_runs_in_turn_and_prints_what_the_page_shows(
 
 
 @pytest.mark.parametrize("command", LIVE)
-def test_commands_that_need_a_service_say_what_is_missing(command, monkeypatch, tmp_path, kbnav):
-    monkeypatch.chdir(tmp_path)
+def test_commands_that_need_a_service_say_what_is_missing(command, kbnav):
     code, _, error = kbnav(*shlex.split(command)[1:])
     assert code == 3
     assert re.search("KBNAV_CONTACT|OPENAI_API_KEY", error)

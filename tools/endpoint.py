@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 
 from kbnav.errors import TellModel, UnknownId
 from kbnav.knowledge.base import (
@@ -80,13 +81,11 @@ def _around(context: Context, entity_id: str) -> list[str]:
     kb = context.kb
     if not (context.shown.profiles and isinstance(kb, Profiled) and isinstance(kb, Shaped)):
         return []
-    try:
-        known = {share.entity.id for share in kb.classes(language=context.language)}
-        if entity_id in known:
+    with suppress(TellModel):
+        if entity_id in {share.entity.id for share in kb.classes(language=context.language)}:
             return [shape_text(kb.class_shape(entity_id, language=context.language))]
         return [line for line in [incoming_text(kb.incoming(entity_id, language=context.language))] if line]
-    except TellModel:
-        return []
+    return []
 
 
 def shapes_for(kb: KnowledgeBase, question: str, language: str, shown: Shown) -> str:
@@ -107,12 +106,10 @@ def shapes_for(kb: KnowledgeBase, question: str, language: str, shown: Shown) ->
     lines = [f"{which} with most direct members first: {told}. {named}"] if few else []
     shapes = list[ClassShape]()
     for one in kb.classes_named(question, language=language):
-        try:
+        with suppress(TellModel, UnknownId):
             shape = kb.class_shape(one, language=language)
-        except (TellModel, UnknownId):
-            continue
-        lines.append(shape_text(shape, shapes))
-        shapes.append(shape)
+            lines.append(shape_text(shape, shapes))
+            shapes.append(shape)
     lines += _properties_named(kb, question, language, shapes)
     return "\n\n".join(cut_lines(line, shown.whole_bytes) for line in lines)
 

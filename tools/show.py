@@ -43,6 +43,7 @@ _OF_ONE = 5
 _ADDRESSES = 2
 """Addresses of one property that are shown."""
 _INDIRECT = " [by p:/ps: only, not wdt:]"
+_UNLABELLED = "What has no label is found only by what it is linked to."
 _WORTH_SHOWING = 0.3
 """Share of the best edge's score below which an edge is not shown."""
 
@@ -84,8 +85,7 @@ def search_text(
         if values:
             return "\n".join(values)
         meant = f'Did you mean "{cut(result.suggestion, shown.cell)}"?'
-        other = "It may be written otherwise here: try another word for it, or a part of one. What has no label"
-        other += " is found from a neighbour only, by search_neighbors or a query for what points to that."
+        other = f"It may be written otherwise here: try another word for it, or a part of one. {_UNLABELLED}"
         return f'The search found nothing for "{asked}". {meant if result.suggestion else other}'
     lines = []
     without = f' (without "{cut(result.dropped, shown.cell)}")' if result.dropped else ""
@@ -108,7 +108,7 @@ def search_text(
     if others:
         lines += ["These only have a name that begins so:" if named else f'Names that begin with "{asked}":', *others]
     if unlabelled and lines[0].startswith("Nothing") and (result.rung != "shorter" or result.dropped):
-        lines.append("What has no label is found from a neighbour only, by search_neighbors or a query.")
+        lines.append(_UNLABELLED)
     return "\n".join([*values, *lines])
 
 

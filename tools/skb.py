@@ -34,7 +34,7 @@ from kbnav.tools.show import (
     value_text,
 )
 from kbnav.tools.walking import described, link_lines, neighborhood, once
-from kbnav.tools.wikidata import nodes_of, run_query
+from kbnav.tools.wikidata import nodes_of, run_query, show_rows
 
 _MOST = 50
 """Nodes that one call may ask for."""
@@ -449,3 +449,18 @@ def _by_fit(kb: SkbKB, nodes: Sequence[int], question: str) -> list[int]:
         return linked
     scores = relevance(question, [f"{kb.skb.name(node)} {kb.skb.nodes.text(node)[:2000]}" for node in few])
     return [few[place] for place in sorted(range(len(few)), key=lambda place: -scores[place])] + linked[_RANKED:]
+
+
+SKB_TOOLS = (
+    search_entities,
+    get_entry,
+    get_property_examples,
+    search_neighbors,
+    find_relations,
+    follow_paths,
+    get_fields,
+    vector_query,
+    execute_query,
+    show_rows,
+    finish,
+)

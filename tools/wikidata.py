@@ -187,8 +187,7 @@ def run_query(context: Context, query: str) -> Observation:
     took = time.monotonic() - begin
     context.tables[query] = table
     name = f"Result {context.number}" if context.number and context.shown.whole_rows else ""
-    empty = context.shown.profiles and is_empty_result(query, table)
-    reason = _diagnosis(context, query, table) if empty and context.shown.profiles else ""
+    reason = _diagnosis(context, query, table) if context.shown.profiles and is_empty_result(query, table) else ""
     told: list[str] = []
     seen: Measures = {}
     if context.shown.whole_rows and not reason and took < _QUICK:

@@ -25,7 +25,7 @@ from kbnav.knowledge.base import Entity, KnowledgeBase, Shaped
 from kbnav.knowledge.several import SeveralKB, asked_by
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit, outer_limit
 from kbnav.knowledge.sparql.syntax import Path, read_query
-from kbnav.knowledge.sparql.verbalization import comment_labels
+from kbnav.knowledge.sparql.verbalization import comment_labels, verbalize_answer
 from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.prompts import render
 from kbnav.runs.trajectory import FINISH, JOIN, RUN_QUERIES, Call, Fact, Outcome, Status, Step, Stop, Turn, Usage
@@ -282,7 +282,7 @@ class RankingEnding:
 
     def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:
         """The ranking with names and types, put into words where finish brought none; the note is finish's thought."""
-        outcome = _with_query(self.outcome(state), state, context)
+        outcome = _with_parts(_with_query(self.outcome(state), state, context), state, context)
         if outcome.status == "failed" or outcome.ranking is None or outcome.text:
             return outcome, Usage()
         if outcome.stop in LIMITS:
@@ -336,6 +336,31 @@ def _with_query(outcome: Outcome, state: State, context: Context) -> Outcome:
         elif outcome.text and _says(outcome.text, table) and (table.boolean is None or step in path[-2:]):
             return replace(outcome, query=step.query, table=table)
     return kept
+
+
+def _with_parts(outcome: Outcome, state: State, context: Context) -> Outcome:
+    """The outcome with further queries noted: with other numbers that it tells, or that found all nodes together."""
+    path = state["path"] if outcome.status == "answered" and state.get("understood") is None else ()
+    rest = {node.id for node in outcome.ranking.chosen} if outcome.ranking and not outcome.result else set()
+    told, of_nodes, of_numbers = _numbers_of(outcome.result), list[str](), list[str]()
+    for query in dict.fromkeys(step.query for step in path if step.call.tool in RUN_QUERIES):
+        table = context.tables.get(query, AnswerTable())
+        if found := [ids for column in zip(*table.rows, strict=True) if (ids := {*map(table.entity, column)}) <= rest]:
+            rest = rest.difference(*found)
+            of_nodes.append(query)
+        elif table.boolean is None and _says(outcome.text, table) and not (numbers := _numbers_of(table)) <= told:
+            told |= numbers
+            of_numbers.append(query)
+    for query in [*of_numbers, *(() if rest else of_nodes)]:
+        words = verbalize_answer(query, context.tables[query], context.answer_language)
+        part = "; ".join(words.text().splitlines()) if words else " ".join(query.split())
+        outcome = outcome.noted(lexicon(context.answer_language).told["part"].format(query=part))
+    return outcome
+
+
+def _numbers_of(table: AnswerTable | None) -> set[Any]:
+    values = (cell.python_value() for row in (table.rows if table else ()) for cell in row if cell)
+    return {one for one in values if isinstance(one, int | float)}
 
 
 def _query_of(query: str, ids: Sequence[str | None], chosen: Collection[str]) -> str:

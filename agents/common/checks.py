@@ -35,10 +35,11 @@ _WHOLE_DATE = re.compile(r"[+-]?\d{4,}-\d\d-\d\d")
 _NUMERIC = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _EXTREME = re.compile(r"\b(?:MIN|MAX)\s*\(", re.IGNORECASE)
 _OF_ALL = re.compile(
-    r"\b(?:COUNT|SUM|AVG|MIN|MAX)\s*\(|\bORDER\s+BY\b.*\bLIMIT\b|\b(?:MINUS|NOT\s+EXISTS)\b|!\s*\(?\s*(?:BOUND|EXISTS)\b",
+    r"\b(?:COUNT|SUM|AVG|MIN|MAX)\s*\(|\bORDER\s+BY\b.*\bLIMIT\b|\b(?:MINUS|NOT\s+EXISTS)\b|!\s*\(?\s*(?:BOUND|EXISTS)\b"
+    r"|\A(?:(?!wd:Q).)*:(?:P279 \*|P31|P106) wd:Q\d+(?!.*wd:Q)",
     re.IGNORECASE | re.DOTALL,
 )
-"""What is so of a part may be otherwise of the whole: numbers of things, ends of an order, and what is missing."""
+"""What is so of a part may be otherwise of the whole: numbers, all of a class, ends of orders, and what is missing."""
 _ORDERS = ("ORDER", "MAX", "MIN", "MINUS", "NOT", "HAVING", "<", ">", "<=", ">=")
 """Words and signs by which a query takes an end of an order."""
 

@@ -106,14 +106,13 @@ class ChatPolicy:
             "date": "",
             "parallel": budget.holds("parallel"),
         }
-        self._system = lru_cache(_PROMPTS)(
-            lambda question: "\n\n".join(
-                [
-                    render(prompt, **{**known, **(about(question) if about else {}), **values}),
-                    render(_DATA),
-                ]
-            )
-        )
+        data = render(_DATA)  # loads Jinja, before the clock of ``budget.seconds`` starts
+
+        @lru_cache(_PROMPTS)
+        def system(question: str) -> str:
+            return f"{render(prompt, **{**known, **(about(question) if about else {}), **values})}\n\n{data}"
+
+        self._system = system
         self._budget = budget
         self._notice_file = notice
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from kbnav.agents.offline.policy import FITS, NOTHING, Agenda, Calls, best_of, kept_of
 from kbnav.answers.language import lexicon
-from kbnav.answers.parsing import stems, with_names
+from kbnav.answers.parsing import spoken, stems, with_names
 from kbnav.answers.relevance import relevance, words_of
 from kbnav.knowledge.base import Entity, SearchResult
 from kbnav.knowledge.sparql.vocabulary import label_from_iri
@@ -81,11 +81,6 @@ class Link(NamedTuple):
         return " ".join((*self.names, *map(label_from_iri, self.properties)))
 
 
-def _spoken(name: str) -> str:
-    """A name as people say it: Otto Hahn, for Hahn, Otto."""
-    return re.sub(r"^([^,]+), ([^,]+)$", r"\2 \1", name)
-
-
 class EndpointAgenda(Agenda):
     """See the module."""
 
@@ -108,7 +103,7 @@ class EndpointAgenda(Agenda):
         wanted = [phrase.text for phrase in phrases if len(phrase.text) > 1][:_SEARCHES]
         yield [("search_entities", f"Looking up “{text}”.", {"query": text}) for text in wanted]
         found = (one for search in self.searches.values() for one in (*search.entities, *search.properties))
-        names = (name for one in found for text in (one.label, one.alias) for name in (text, _spoken(text)))
+        names = (name for one in found for text in (one.label, one.alias) for name in (text, spoken(text)))
         self.question = question = with_names(self.question, names, self.language)
         more = [phrase.text for phrase in question.phrases if phrase.text not in self.searches][:_SEARCHES]
         yield [("search_entities", f"Looking up “{text}”, which is a name here.", {"query": text}) for text in more]
@@ -116,7 +111,7 @@ class EndpointAgenda(Agenda):
         pointing, final = question.pronoun and not self.anchors, ""
         if not (pointing or question.comparative) and (self.target or self.anchors):
             final = yield from (self._whether() if question.kind == "yes-no" else self._final())
-        said = [name for anchor in self.anchors for name in (anchor.text, _spoken(anchor.text))]
+        said = [name for anchor in self.anchors for name in (anchor.text, spoken(anchor.text))]
         labels = [self.target.called if self.target else "", *(link.words for link in self.links), *self.heard]
         unused = self.unused(labels, said, final)
         if final and self.rows.get(final) and not self.lost:
@@ -135,7 +130,9 @@ class EndpointAgenda(Agenda):
         unlinked = [one for one in self.anchors[len(self.links) :] if not one.sign]
         lost = self.lost or [one.text for one in unlinked if not one.id]
         why = [one.text for one in unlinked if self.target] or unused or [one.text for one in self.anchors]
-        self.decline([] if lost else why, lost)
+        known = [self.target.called, *(one.text for one in unlinked)] if self.target and unlinked else []
+        known = known if all(one.exact for one in unlinked) else []
+        self.decline([] if lost or known else why, lost, known=known)
 
     def _read(self) -> None:
         """Link the phrases: the class first, that behind "which" where there is one, then names.
@@ -156,7 +153,7 @@ class EndpointAgenda(Agenda):
             other, unknown = search.properties or kind, search.rung in ("none", "near")
             if (phrase.whole and search.rung == "shorter") or (search.rung == "none" and phrase.text[:1].isupper()):
                 anchors[Anchor(phrase.text)] = None
-            elif thing and stems(phrase.text) in (stems(thing.called), stems(_spoken(thing.called))):
+            elif thing and stems(phrase.text) in (stems(thing.called), stems(spoken(thing.called))):
                 # What is called so has it as a value; what is linked to a thing of that name is something else.
                 so = self.target and not _CALLED.isdisjoint(words_of(question.text))
                 anchors[Anchor(thing.called) if so else Anchor(phrase.text, thing.id, exact=True)] = None
@@ -209,7 +206,7 @@ class EndpointAgenda(Agenda):
                 return ""
             self.links.append(number)
             has = f"?answer {'/'.join(number.properties)} ?measure ."
-            self.doubts = yield from self.parted(kept_of(pattern, has), compared=True)
+            self.doubts = yield from self.parted(kept_of(pattern, has), " ".join(number.names))
             final = best_of("?answer", f"{pattern} {has}", "?measure", question.measure[1])
         yield from self.queried(final, "This asks for it in the properties found.")
         return final
@@ -232,8 +229,9 @@ class EndpointAgenda(Agenda):
     def _linked(self, anchor: Anchor) -> Generator[Calls, None, Link | None]:
         """The properties that fit the words left best, one before two."""
         known, question = lexicon(self.language), self.question
-        taken = known.function.union(*(words_of(one.text) for one in self.anchors))
-        rest = [word for word in words_of(question.text) if word not in taken]
+        named = {word for one in self.anchors for word in words_of(one.text)}
+        asked = [word for word in words_of(question.text) if word not in named]
+        rest = [word for word in asked if word not in known.function]
         thought = f"Which properties lie between {anchor.id or f'“{anchor.text}”'} and what is asked for?"
         moment = f" FILTER({_MOMENT.format('?answer')})" if question.asks == "time" and not self.target else ""
         for hops in (1, 2) if self.target else (1,):
@@ -249,7 +247,7 @@ class EndpointAgenda(Agenda):
             if question.asks == "place" and not self.target:
                 hints = known.hints.get("place", "").split()
                 links = [one for one in links if any(hint in one.names[0].casefold() for hint in hints)]
-            said = " ".join([*rest, *(known.verbs.get(word, "") for word in rest)])
+            said = " ".join([*rest, *(known.verbs.get(word, "") for word in asked)])
             sure = bool(self.target) and hops == 1 and not anchor.text.isdigit()
             fits = [round(fit, 6) for fit in relevance(said, [link.words for link in links])]
             if max(fits, default=0.0) > 0:

@@ -15,7 +15,7 @@ from rapidfuzz import fuzz
 from kbnav.agents.common.answering import without_retryable
 from kbnav.agents.common.state import Policy, Reply, State, all_steps, next_turn
 from kbnav.answers.language import fold, lexicon, reads, singular, why_unread
-from kbnav.answers.parsing import read_question
+from kbnav.answers.parsing import read_question, spoken
 from kbnav.answers.relevance import content_words, relevance
 from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import SearchResult
@@ -113,12 +113,13 @@ class Agenda(ABC):
             yield [(QUERY, thought, {"query": query})]
         return self.table(query) if query in self.rows else AnswerTable()
 
-    def parted(self, query: str, *, compared: bool) -> Generator[Calls, None, tuple[Doubt, ...]]:
-        """That a condition leaves out most of what it could, or that not all have what is compared, by ``kept_of``."""
+    def parted(self, query: str, compared: str = "") -> Generator[Calls, None, tuple[Doubt, ...]]:
+        """That a condition leaves most of what it could out, or that not all have what is ``compared``: ``kept_of``."""
         table = yield from self.queried(query, "Counting what the last condition leaves out.")
         counts = [int(cell.value) for row in table.rows for cell in row if cell]
         every, kept = counts if len(counts) == 2 else (0, 0)
-        doubt = Doubt("compared" if compared else "class", f"{kept:,} / {every:,}")
+        about = f"{kept:,} / {every:,}{' / ' if compared else ''}{compared}"
+        doubt = Doubt("compared" if compared else "class", about)
         return (doubt,) if (kept if compared else 2 * kept) < every else ()
 
     def unused(self, labels: Iterable[str], names: Iterable[str], query: str) -> tuple[str, ...]:
@@ -172,29 +173,35 @@ class Agenda(ABC):
         too_many = len(left_out) > _MOST_UNUSED or rows > _MANY or all_needed
         return self.turns(unused) or (bool(left_out) and (too_many or not names.isdisjoint(left_out)))
 
-    def decline(self, unused: Sequence[str], lost: Sequence[str] = (), unread: Sequence[str] = ()) -> None:
-        """Say why there is no answer: words that would be left out, or else names that nothing has.
+    def decline(
+        self, unused: Sequence[str], lost: Sequence[str] = (), unread: Sequence[str] = (), known: Sequence[str] = ()
+    ) -> None:
+        """Say why there is no answer: words that would be left out, or names that nothing has, or what is not linked.
 
         Where all of them, and all ``unread`` words, are names that are spelled alike here, the question is offered so.
         """
         text = whole = self.state["question"].strip()
-        unused = [word for word in unused if word in whole]  # not "height", for "tall"
+        said = {one.number: one.said for one in self.question.bounds if one.number not in whole}  # of a span
+        words = dict.fromkeys(said.get(word, word) for word in unused)
+        unused = [word for word in words if word in whole]  # not "height", for "tall"
         left = {*" ".join((*(unused or lost), *unread)).split()}
         for query, search in self.searches.items():
             meant = search.suggestion or next((one.called for one in search.entities), "")
             within = query in meant or meant in query
-            alike = max(fuzz.ratio(query, meant), fuzz.partial_ratio(query, meant))
+            alike = max(how(query, one) for one in (meant, spoken(meant)) for how in (fuzz.ratio, fuzz.partial_ratio))
             if {*query.split()} <= left and not within and alike >= 90:  # of 100
-                text, left = text.replace(query, meant), left - {*query.split()}
+                quoted = "," not in meant or re.search(rf'["“„«]{re.escape(query)}', text)
+                text = text.replace(query, meant if quoted else f'"{meant}"')
+                left -= {*query.split()}
         instead = (text,) if text != whole and not left and " " in whole else ()  # one word alone may be a greeting
         self.understood = Understood(unused=tuple(unused or lost), instead=instead)
         if not reads(self.language):
             self.note = why_unread(whole, self.language)
             return
         negated = [word for word in self.question.negated if word in unused]
-        kind = "unnamed" if lost else "nothing" if self.question.phrases else "empty"
+        kind = "unnamed" if lost else "unlinked" if known else "nothing" if self.question.phrases else "empty"
         kind = "denied" if negated else "unused" if unused else kind
-        named = ", ".join(self.told["word"].format(word=word) for word in negated or unused or lost)
+        named = ", ".join(self.told["word"].format(word=word) for word in negated or unused or lost or known)
         self.note = self.told[kind].format(words=named)
 
     def checked(self, wanted: Calls) -> list[Call]:

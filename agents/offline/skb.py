@@ -15,7 +15,7 @@ from kbnav.answers.language import fold
 from kbnav.answers.parsing import pronoun
 from kbnav.answers.relevance import relevance
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.questions import ASKING, Mention, Path, Paths, Reading, Step, name_words, read
+from kbnav.knowledge.skb.matching import ASKING, Mention, Path, Paths, Reading, Step, name_words, read
 from kbnav.knowledge.skb.rdf import local_name, local_names
 from kbnav.runs.trajectory import FINISH, QUERY, Understood
 from kbnav.tools.context import Context
@@ -157,32 +157,26 @@ class SkbAgenda(Agenda):
             plain = _PLAIN.fullmatch(str(value))  # a number or a date, which no place is, and which a time has
             unlike = value in ("", None) or {"place": plain, "time": not plain}.get(self.question.asks)
             if not unlike and not self.telling(self._left(paths, field)):
-                calls: Calls = [("get_fields", f"“{field}” is asked for.", {"entity_ids": [node], "fields": [field]})]
-                yield calls
-                shown = [self.taken[call.key].observation for call in self.checked(calls) if call.key in self.taken]
-                answer = "".join(shown).partition(f"): {field}: ")[2]
+                yield [("get_fields", f"“{field}” is asked for.", {"entity_ids": [node], "fields": [field]})]
+                answer = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
                 said = self.told["field"].format(words=field, name=self._skb.name(number))
-                yield self._finished(said, paths, [node], answer, field)
+                yield self._finished(said, paths, [node], cut(answer, 200), field)
 
     def _fieldless(self, mention: Mention) -> Iterator[Calls]:
         """That a node has no value of a field of its type, which all words that are left over name, and no relation."""
-        node, documents = mention.nodes[0], self._skb.documents
+        node, documents, graph = mention.nodes[0], self._skb.documents, self._skb.graph
         here = (Path(node, (), 0.0),)
         alike = range(*self._skb.type_range(self._skb.type(node)))[:_BY_TEXT]
         linked = any(path.used for paths in self._proposed(mention).values() for path in paths)
         for field in dict.fromkeys(chain(*(documents[one] for one in alike))) if not linked else ():
             empty = all(documents[one].get(field) in ("", None) for one in mention.nodes)
             named = empty and self._left(here) and not self._left(here, field)
-            if named and not self._made_edges(mention.nodes, field, alike):
+            having = [one for one in alike if documents[one].get(field)]
+            own, others = ({at for one in some for at in graph.row(one).relations} for some in (mention.nodes, having))
+            if named and own <= others:  # else the column may have become edges
                 self.understood = Understood()
                 told = self.told["fieldless"].format(words=field, name=self._skb.name(node))
                 yield [(FINISH, told, {"nodes": []})]
-
-    def _made_edges(self, nodes: Sequence[int], field: str, alike: Sequence[int]) -> bool:
-        """Whether nodes may have edges of a column that is a field of nodes ``alike`` only where it led nowhere."""
-        having = [one for one in alike if self._skb.documents[one].get(field)]
-        own, others = ({at for one in some for at in self._skb.graph.row(one).relations} for some in (nodes, having))
-        return bool(own - others) or any(relevance(field, [self._skb.relation_names[at] for at in own]))
 
     def _hypotheses(self, mentions: Sequence[Mention]) -> list[tuple[Path, ...]]:
         """A path for each mention, all to one type; if that leads nowhere, for each mention but one, and so on."""

@@ -37,16 +37,12 @@ from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 
 _SEARCHES, _QUERIES, _RELATIONS = 4, 8, 3
-_ENOUGH = 0.35
-"""Score of a relation that is tried."""
+_ENOUGH = 0.35  # score of a relation that is tried
 _LIKELY, _SURE, _STATED = 0.2, 1.0, 2.0
 """Scores: of a name that is no link below it, and hardly anything else from it on; of a relation that says no, too."""
 _RUNGS = {"exact": 1.0, "near": 0.85, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}
 _HAS = ("did ", "do ", "does ", "had ", "has ", "have ", "hat ", "hatte ", "haben ", "hatten ")  # not what it is
-_END, _WHEN = "P582", "P585"
-"""End time, and point in time."""
-_PEOPLE = 5
-"""Answers among which "she" or "he" is looked for."""
+_END, _WHEN = "P582", "P585"  # end time, point in time
 _KINDS = {"time": "time", "number": "number", "person": "item", "place": "item"}
 """Kinds of the values that answer what is asked."""
 
@@ -102,12 +98,13 @@ class Relation:
 
 
 class Hypothesis(NamedTuple):
-    """A query to try, the one that answers where it has rows, and one of how much its last condition keeps of all."""
+    """A query to try, the one that answers where it has rows, one of how much is kept of all, and what it compares."""
 
     probe: str
     thought: str
     final: str = ""
     whole: str = ""
+    compared: str = ""
 
 
 def searched_as(phrase: Phrase) -> str:
@@ -142,6 +139,10 @@ class WikidataAgenda(Agenda):
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
+        pointed = self.question.pronoun if self.question.pronoun in ("m", "f") and self.words.of(SEX) else ""
+        if self.last and pointed and len(people := self._referents(self.last, pointed)) > 1:
+            self.note = self.told["meant"].format(words=", ".join(one.label for one in people))
+            return
         refused = yield from self._tried()
         found = [(phrase, search) for phrase in self.question.phrases if (search := self._found(phrase))]
         lost = [(phrase, search.suggestion) for phrase, search in found if search.rung == "none"]
@@ -197,7 +198,7 @@ class WikidataAgenda(Agenda):
                 if self._lacks(probe, unused):
                     refused = refused or unused
                     continue
-                doubts = (yield from self.parted(one.whole, compared="?value" in probe)) if one.whole else ()
+                doubts = (yield from self.parted(one.whole, one.compared)) if one.whole else ()
                 final = one.final or probe
                 yield [(QUERY, "That has rows; the question is how many they are.", {"query": final})]
                 if number := next((step.result for step in self.steps if step.query == final and step.rows), 0):
@@ -302,7 +303,7 @@ class WikidataAgenda(Agenda):
         about = list(dict.fromkeys(re.findall(r"\bwd:(Q\d+)", re.sub(r"\* wd:Q\d+", "", last.outcome.query))))[:2]
         if pronoun == "many":  # one of several is not what "they" means
             about, answers = [], answers if len(answers) == 1 else []
-        order = list(dict.fromkeys([*about, *answers[: 1 if pronoun == "any" else _PEOPLE]]))
+        order = list(dict.fromkeys([*about, *answers[: 1 if pronoun == "any" else 5]]))
         if order and (wanted := words.of({"m": MALE, "f": FEMALE}.get(pronoun, ""))):
             listed = " ".join(f"wd:{item}" for item in order)
             table = self.table(f"SELECT ?one ?of WHERE {{ VALUES ?one {{ {listed} }} ?one wdt:{words.of(SEX)} ?of . }}")
@@ -414,24 +415,24 @@ class WikidataAgenda(Agenda):
     def _narrowed(self, relation: Relation, name: Segment) -> Iterator[Hypothesis]:
         """Of what a relation links: what a second name is linked to; what is of the class; what lies further on."""
         triple, label = relation.triple(), f"{relation.label} ({relation.property_id})"
+        of_kind = f" {self._of_kind} ." if self.kind else ""
         for other in [one for one in self.names if one.text != name.text and one.score >= _SURE][:1]:
             thought = f"Perhaps it is what {label} links, and it also has to do with {other.text}."
-            yield self._values(f"{triple} ?answer ?link wd:{other.best} .", thought)
-        nouns = " ".join(one.text for one in self.segments if one.noun and relation.direction == "out")
+            yield self._values(f"{triple} ?answer ?link wd:{other.best} .{of_kind}", thought)
+        nouns = " ".join(f"{one.text} {one.items[0].label if one.items else ''}" for one in self.segments if one.noun)
         kind_of = relation.property_id in self.words.each((INSTANCE_OF, SUBCLASS_OF))
         # Awards are what is received, whatever their class.
-        if not kind_of and any(relevance(fold(nouns), [fold(relation.label)])):
+        if relation.direction == "out" and not kind_of and any(relevance(fold(nouns), [fold(relation.label)])):
             yield self._values(triple, f"{label} is asked for.")
         elif self.kind:
-            thought = f"{label} fits the question; only members of the class {self.kind} are asked for."
-            members = self._values(f"{triple} {self._of_kind} .", thought)
+            members = self._values(triple + of_kind, f"{label} fits; members of the class {self.kind} are asked for.")
             yield members._replace(whole=kept_of(triple, f"{self._of_kind} ."))
         yield from self._chains(relation, name)
 
     def _chains(self, first: Relation, name: Segment) -> Iterator[Hypothesis]:
         """Paths over the further properties that the question names, the nearest to the name first."""
         last = {"time": "time", "person": "wikibase-item", "place": "wikibase-item"}.get(self.question.asks, "")
-        place, path = self.segments.index(name), list[tuple[list[Entity], bool]]()
+        place, steps, paths = self.segments.index(name), list[Entity](), list[Hypothesis]()
         for segment in sorted(self.besides(name), key=lambda one: (one.noun, abs(self.segments.index(one) - place))):
             hits = property_hits([segment])
             if first.property_id in hits or any(relevance(fold(segment.text), [fold(first.label)])):
@@ -440,41 +441,35 @@ class WikidataAgenda(Agenda):
             fits = [found for found, score in hits.values() if score >= 0.6]
             by_name = [one for one in fits if fold(segment.text) in (fold(one.label), fold(one.alias))]
             fits = by_name if segment.noun else [one for one in fits if one.datatype != "string" or one in by_name]
-            path += [(fits, segment.noun or f"{fold(segment.text)} of " in self.asked)] if fits else []
-        for length in range(len(path), 0, -1):
-            kinds = [*["wikibase-item"] * (length - 1), last]
-            pairs = zip(path, kinds, strict=False)
-            fitting = ([found for found in fits if kind in ("", found.datatype)] for (fits, _), kind in pairs)
-            taken = [some[0] for some in fitting if some]
-            if len(taken) == length and (last or path[length - 1][1]):  # the last is what is asked for
-                onwards = "/".join(f"wdt:{step.id}" for step in taken)
-                names = ", then ".join([first.label, *(step.label for step in taken)])
+            ends = [one for one in fits if last in ("", one.datatype)]
+            if ends and (last or segment.noun or f"{fold(segment.text)} of " in self.asked):  # it is what is asked for
+                onwards = "/".join(f"wdt:{step.id}" for step in (*steps, ends[0]))
+                names = ", then ".join([first.label, *(step.label for step in (*steps, ends[0]))])
                 pattern = f"{first.triple('?between')} ?between {onwards} ?answer ."
-                yield self._values(pattern, f"The question names several relations: {names}.")
+                paths.append(self._values(pattern, f"The question names several relations: {names}."))
+            steps += [one for one in fits if one.datatype == "wikibase-item"][:1]
+        yield from reversed(paths)
 
     def _members(self, focus: Sequence[Segment]) -> Iterator[Hypothesis]:
         """Members of the class asked for: linked in any way to the names, or all where there are none."""
         unlinked = any(name.score < _LIKELY for name in focus) or (self.names and not focus)
         if self.kind and not self.question.measure and not self.question.years and not unlinked:
             linked = "".join(f" ?answer ?link{number} wd:{name.best} ." for number, name in enumerate(focus))
-            thought = f"Members of the class {self.kind} that have to do with what the question names."
-            links = " ".join(re.findall(r"\?link\d", linked))
-            alike = f"{{ SELECT DISTINCT {links} WHERE {{ {self._of_kind} .{linked} }} }}{linked}"
-            whole = kept_of(alike, f"{self._of_kind} .") if focus else ""
-            yield self._values(f"{self._of_kind} .{linked}", thought)._replace(whole=whole)
+            yield self._values(f"{self._of_kind} .{linked}", "Members of its class that have to do with what it names.")
 
     def _in_year(self, relation: Relation) -> Iterator[Hypothesis]:
         """What a relation links by statements of the year that the question names, as winners of a prize then."""
         question = self.question
-        years = [str(year) for sign, year in question.years if sign in ("=", "<=") and question.asks != "time"]
-        facts = [one for edge in relation.edges for one in edge.qualifiers]
-        dates = [one for one in facts if one.value.kind == "time" and one.value.text[:4] in years]
-        when = dates[0].property.id if dates else self.words.of(_WHEN) if relation.direction == "in" else ""
-        if len(years) == len(question.years) == 1 and when:
-            thought = f"{relation.label} ({relation.property_id}) fits the question, in {years[0]}."
-            sign = "=" if when == self.words.of(_END) else question.years[0][0]  # "until 1918" is when something ended
-            pattern = f"{relation.statement()} ; pq:{when} ?date . FILTER(YEAR(?date) {sign} {years[0]})"
-            yield self._values(pattern, thought)
+        signs, years = [*zip(*question.years, strict=True)] or ((), ())
+        spans, facts = signs == (">=", "<="), [one for edge in relation.edges for one in edge.qualifiers]
+        dates = [one for one in facts if one.value.kind == "time" and one.value.text[:4] in map(str, years)]
+        when = dates[0].property.id if dates and not spans else self.words.of(_WHEN)
+        known = when and (relation.direction == "in" or dates)
+        if known and question.asks != "time" and (spans or signs in (("=",), ("<=",))):
+            ended = when == self.words.of(_END)  # "until 1918" is when something ended
+            kept = "".join(f" FILTER(YEAR(?date) {'=' if ended else sign} {year})" for sign, year in question.years)
+            pattern = f"{relation.statement()} ; pq:{when} ?date .{kept}"
+            yield self._values(pattern, f"{relation.label} ({relation.property_id}) fits the question, in {years[0]}.")
 
     def _qualified(self, focus: Segment) -> Iterator[Hypothesis]:
         """A qualifier that is asked for, as when a prize was received, or with whom."""
@@ -485,9 +480,14 @@ class WikidataAgenda(Agenda):
         fits = fit(rest, [f"{edge.property.label} {edge.value.text}" for edge in edges])
         ranked = sorted(zip(fits, edges, strict=True), key=lambda pair: -(pair[0] + 2 * (pair[1].value.id in named)))
         left = " ".join(segment.text for segment in self.besides(focus, *others))
+        kind = {"time": "time", "person": "item"}.get(question.asks, "")  # else one whose name fits is asked for
         for score, edge in ranked[:3]:
             asked = edge.value.id in named or (score > 0 and question.asks == "time")
-            if asked and (wanted := _wanted_qualifier(question, edge, left)):
+            kinds = [(one, one.value.kind) for one in edge.qualifiers]
+            facts = [one for one, other in kinds if other == kind or not (kind or other in ("time", ""))]
+            fits = [1.0] * len(facts) if kind else fit(left, [one.property.label for one in facts])
+            best, wanted = max(zip(fits, facts, strict=True), key=lambda pair: pair[0], default=(0.0, None))
+            if asked and wanted and best > 0:
                 alike = [one.value.id for one in edges if one.property == edge.property and one.value.id in named]
                 of = {} if edge.value.id in called else dict.fromkeys(alike)
                 among = " ".join(f"wd:{one}" for one in of or [edge.value.id])
@@ -501,8 +501,7 @@ class WikidataAgenda(Agenda):
         """A text that is a value, as in "the symbol Se"."""
         for hit, score in property_hits(self.besides(name)).values():
             if fold(name.items[0].label) != fold(name.text) and hit.datatype == "string" and score >= 0.7:
-                thought = f"{name.text} may be a value of {hit.label} ({hit.id})."
-                yield self._values(f"?answer wdt:{hit.id} {text_literal(name.text)} .", thought)
+                yield self._values(f"?answer wdt:{hit.id} {text_literal(name.text)} .", f"It may be a {hit.label}.")
 
     def _checks(self, focus: Segment, ranked: Sequence[Relation]) -> Iterator[Hypothesis]:
         """Yes/no questions: whether two entities are linked, or whether one has a property at all."""
@@ -539,12 +538,12 @@ class WikidataAgenda(Agenda):
         hits = property_hits([segment for segment in self.segments if not segment.noun]).values()
         linked = "".join(f"?answer ?link wd:{name.best} . " for name in focus if name.score >= _SURE)
         years = "".join(f" FILTER(YEAR(?value) {sign} {year})" for sign, year in self.question.years)
-        for measure in [hit.id for hit, score in hits if hit.datatype in kinds and score >= 0.5][:2]:
-            pattern = f"{linked}{self._of_kind} ; wdt:{measure} ?value .{years}"
-            whole = kept_of(f"{linked}{self._of_kind} .", f"?answer wdt:{measure} ?value .")
-            thought = f"Comparing members of the class {self.kind} by {measure}."
+        for measure in [hit for hit, score in hits if hit.datatype in kinds and score >= 0.5][:2]:
+            pattern = f"{linked}{self._of_kind} ; wdt:{measure.id} ?value .{years}"
+            whole = kept_of(f"{linked}{self._of_kind} .", f"?answer wdt:{measure.id} ?value .")
+            thought = f"Comparing members of the class {self.kind} by {measure.id}."
             best = Hypothesis(best_of("?answer", pattern, "?value", order), thought)
-            yield (best if order else self._values(pattern, thought))._replace(whole=whole)
+            yield (best if order else self._values(pattern, thought))._replace(whole=whole, compared=measure.label)
 
     def _stated_by(self, query: str) -> tuple[set[str], set[str]]:
         """The labels of a query's ids, and the words of the question that name them."""
@@ -569,6 +568,8 @@ class WikidataAgenda(Agenda):
         of_class = set(re.findall(r"\bwd:(Q\d+)", query)) == {self.kind} and "ORDER BY" not in query
         needed = of_class or self.table(query).boolean is False or "?link" in query or not reads(self.language)
         left = self.telling(unused)
+        joined = re.findall(r"(\w+) (?:and|und|et|y) (?:\w{1,3} )?(\w+)", fold(self.question.text))
+        needed |= not {*map(fold, left)}.isdisjoint(chain(*joined))  # never for one of two
         # What a word names, or is asked "of", is another thing than the query's: no actor of films, for "directed".
         likely = [one for one in self.segments if one.properties and not one.noun and f"wd:{self.kind} " in query]
         named = [one.text for one in likely if any(relevance(fold(one.text), [fold(one.properties[0].label)]))]
@@ -581,7 +582,7 @@ class WikidataAgenda(Agenda):
         if query.startswith("ASK"):
             return "✓" if table.boolean else f"✗ ({self.told['no']})"
         told: list[Statement | Qualifier] = []
-        if life and f"wdt:{life[0]} ?answer" in query and "?between" not in query and self.question.asks != "time":
+        if life and self.question.asks != "time" and re.search(rf"wd:Q\d+ wdt:{life[0]} \?answer", query):
             told += [edge for edge in self._out(*ids) if edge.property.id in life and edge.value.text]
         values = [cell.value for row in table.rows for cell in row if cell]
         for edge in self._out(*ids):
@@ -591,13 +592,3 @@ class WikidataAgenda(Agenda):
         properties, language = [one.property.id for one in told], self.context.answer_language
         names = self.context.kb.labels(properties, language=language) if told else {}
         return "; ".join(f"{names.get(one.property.id, one.property.label)}: {one.value.text}" for one in told)
-
-
-def _wanted_qualifier(question: Question, edge: Statement, left: str) -> Qualifier | None:
-    """The qualifier that the question asks for: a date for "when", else the one whose name or kind fits."""
-    if wanted := {"time": "time", "person": "item"}.get(question.asks, ""):
-        return next((fact for fact in edge.qualifiers if fact.value.kind == wanted), None)
-    facts = [fact for fact in edge.qualifiers if fact.value.kind not in ("time", "")]
-    fits = zip(fit(left, [fact.property.label for fact in facts]), facts, strict=True)
-    score, best = max(fits, key=lambda pair: pair[0], default=(0.0, None))
-    return best if score > 0 else None

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from kbnav.knowledge.skb.matching import Variant
-from kbnav.planning.planners import Name, PlanOptions
+from kbnav.planning.paths import PlannerName, PlanOptions
 from kbnav.settings.systems import FromGold, Options
 
 SHORT = 21
@@ -70,7 +70,7 @@ class RogOptions(PlanOptions, DocumentOptions):
 
     _paper: ClassVar[Mapping[str, Any]] = {"documents": "none", "hops": 2}
 
-    planner: Name = "in-context"
+    planner: PlannerName = "in-context"
     """What plans the relation paths; not ``none``."""
     paths: int = Field(default=3, ge=1, le=10)
     """Paths of the plan that are retrieved."""
@@ -79,7 +79,7 @@ class RogOptions(PlanOptions, DocumentOptions):
 
     @field_validator("planner")
     @classmethod
-    def _is_one(cls, value: Name) -> Name:
+    def _is_one(cls, value: PlannerName) -> PlannerName:
         if value == "none":
             raise ValueError("rog answers from a plan's paths; it needs one of in-context, ranker, seq2seq")
         return value

@@ -1,30 +1,7 @@
 """Every exception kbnav raises on purpose, in one tree.
 
-There are two kinds of error, and nothing in between::
-
-    KbnavError
-    ├── TellModel              becomes the observation of the step; the run goes on
-    │   ├── BadArguments           a tool call that cannot be understood
-    │   ├── UnknownId              an id that does not exist, was deleted, or is of the wrong kind
-    │   ├── QuerySyntaxError       with line, column and what was expected
-    │   ├── QueryRefused           an update, or a SERVICE that is not on the allow-list
-    │   └── QueryTimeout           the service's or the mirror's time or memory limit
-    └── StopRun                ends the run (the trajectory is saved first); ``exit_code`` is the CLI's
-        ├── Stopped            a person, or a limit that they set, ended the run                         (3)
-        ├── UsageError             wrong use: a missing file, an unknown name, an impossible option     (2)
-        │   ├── DataError          a file that is corrupt or not what it should be, with its position   (2)
-        │   │   └── DamagedKB      the files of a knowledge base that is open cannot be read            (2)
-        │   ├── PromptTooLong      more than the model reads at once                                    (2)
-        │   ├── NotOffered         a server has no such knowledge base, system, model or session        (2)
-        │   ├── Busy               a session of a server is still at another question                   (2)
-        │   └── LimitReached       a server does no more for now, or for this user                      (2)
-        └── ServiceError           something outside failed and stayed failed                           (3)
-            ├── CredentialsError   a missing or refused key, or a missing operator contact              (3)
-            ├── Banned             the service has banned this client                                   (3)
-            ├── NotAnswering       it failed again and again, and is left alone for a while             (3)
-            ├── DatabaseAway       the database of a server's sessions takes nothing now                (3)
-            ├── Overdue            it did not answer in the time that a server gives it                 (3)
-            └── BadResponse        an answer that is not what the protocol promises                     (3)
+There are two kinds of error, and nothing in between. ``TellModel`` becomes the observation of the step, and the run
+goes on. ``StopRun`` ends the run; its trajectory is saved first, and ``exit_code`` is that of the command line.
 """
 
 from __future__ import annotations
@@ -56,7 +33,7 @@ class QuerySyntaxError(TellModel):
 
 
 class QueryRefused(TellModel):
-    """A query that parses but may not run here."""
+    """A query that parses but may not run here: an update, or a SERVICE that is not on the allow-list."""
 
 
 class QueryTimeout(TellModel):

@@ -125,6 +125,10 @@ def finishes() -> AIMessage:
     return says(("finish", {}))
 
 
+def near(node: str, **more: object) -> AIMessage:
+    return says(("search_neighbors", {"entity_id": node, **more}))
+
+
 @dataclass
 class Script:
     """Replies one after another, each also as its cost: one call; keeps the prompts and what they were for."""

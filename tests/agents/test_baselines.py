@@ -7,7 +7,7 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from kbnav.agents.common.agent import build_agent
-from kbnav.agents.skb import SKB_TOOLS, build_skb, skb_with
+from kbnav.agents.skb import build_skb, skb_with
 from kbnav.agents.spinach import build_spinach, spinach_with
 from kbnav.errors import UsageError
 from kbnav.evaluation.evaluate import leave_out
@@ -15,6 +15,7 @@ from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings
+from kbnav.tools.skb import SKB_TOOLS
 from tests.agents.parts import Script, agent_of, finishes, looks, runs, walker
 from tests.knowledge.parts import Over
 

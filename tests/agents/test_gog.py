@@ -18,11 +18,11 @@ from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Call, Fact, Run, Step, load_run
 from kbnav.sessions.session import Chat, ask, sqlite_sessions
 from kbnav.settings.model import Settings
-from tests.agents.parts import Script, settings, walker
+from tests.agents.parts import Script, near, settings, walker
 from tests.models.stub import ModelStub, completion
 
 QUESTION = "Who built the house that Ann Reed painted?"
-LOOK = says(("search_neighbors", {"entity_id": "p1", "relation": "painted"}))
+LOOK = near("p1", relation="painted")
 GENERATE = says(("generate", {"request": "Who built Old Forge (h3)?"}))
 
 
@@ -33,22 +33,14 @@ def finish(*nodes: str) -> AIMessage:
 def asked(
     kb, home: Path, *replies: AIMessage, model_says: str | list[str] = "", **given
 ) -> tuple[Run, ScriptedModel, Script]:
-    model, script = (
-        ScriptedModel(replies=list(replies)),
-        Script([model_says] if type(model_says) is str else model_says),
-    )
+    model = ScriptedModel(replies=list(replies))
+    script = Script([model_says] if type(model_says) is str else model_says)
     return ask(walker("gog", kb, settings(home, **given), ask=script, model=model), QUESTION), model, script
 
 
 def test_generated_facts_are_marked_from_the_observation_to_what_is_printed_and_saved(village, tmp_path):
-    run, _, script = asked(
-        village,
-        tmp_path,
-        LOOK,
-        GENERATE,
-        finish("p2", "Tom Ash"),
-        model_says="Old Forge (h3) | built by | Bob Lisk\nOld Forge | built by | Tom Ash",
-    )
+    facts = "Old Forge (h3) | built by | Bob Lisk\nOld Forge | built by | Tom Ash"
+    run, _, script = asked(village, tmp_path, LOOK, GENERATE, finish("p2", "Tom Ash"), model_says=facts)
     assert "Needed: Who built Old Forge (h3)?" in script.prompts[0]
     assert "- Ann Reed (p1) -- painted --> Old Forge (h3)" in script.prompts[0]
     assert run.path[2].observation == (
@@ -119,8 +111,7 @@ def test_what_was_generated_is_taken_back_as_long_as_there_is_more_to_see_and_th
     def more(number: int) -> AIMessage:
         return says(("generate", {"request": f"Who built it? {number}"}))
 
-    behind = says(("search_neighbors", {"entity_id": "p2"}))
-    replies = [LOOK, more(1), behind, finish(), more(2), finish(), more(3), finish(), more(4), finish()]
+    replies = [LOOK, more(1), near("p2"), finish(), more(2), finish(), more(3), finish(), more(4), finish()]
     facts = ["Old Forge | built by | Bob Lisk", "1"]
     run, model, _ = asked(village, tmp_path, *replies, model_says=[*facts, "unknown"], samples=1, budget={"steps": 30})
     generation = "search_further"
@@ -254,16 +245,15 @@ def test_what_a_search_for_a_generated_name_among_other_words_finds_rests_on_it(
 
 
 def test_a_short_list_is_shown_whole_and_only_of_a_long_one_it_is_asked_which_to_keep(village, tmp_path):
-    look = says(("search_neighbors", {"entity_id": "p1"}))
     for short, purposes, shown in ((3, [], 3), (2, ["keep neighbours"], 1)):
-        run, _, script = asked(village, tmp_path, look, finish("p1"), model_says="1", k=1, short=short)
+        run, _, script = asked(village, tmp_path, near("p1"), finish("p1"), model_says="1", k=1, short=short)
         assert script.purposes == purposes
         assert len(run.path[1].facts) == shown
 
 
 def test_a_second_look_for_others_is_no_repeat_and_limit_and_offset_show_all_links_in_order(village, tmp_path):
     looks = [
-        says(("search_neighbors", {"entity_id": "p1", "query": query, **more}))
+        near("p1", query=query, **more)
         for query, more in (
             ("a red one", {}), ("a green one", {}), ("", {"limit": 2}), ("", {"limit": 2, "offset": 2}),
             ("a red one", {}),
@@ -290,15 +280,12 @@ def test_the_policys_temperature_is_0_unless_one_is_set(village, tmp_path):
 
 
 def test_in_the_papers_preset_no_document_is_shown(village, tmp_path):
-    looks = says(("search_neighbors", {"entity_id": "p1"}))
-    run, model, script = asked(village, tmp_path, looks, GENERATE, finish("h3"), preset="paper")
+    run, model, script = asked(village, tmp_path, near("p1"), GENERATE, finish("h3"), preset="paper")
     seen = "\n".join([*script.prompts, *(step.observation for step in run.path), model.seen[0][0].text])
     assert not any(words in seen for words in ("red house", "green house", "a type and a document"))
 
 
 def test_where_a_node_lacks_a_relation_it_is_said_which_it_has(village, tmp_path):
-    run, _, _ = asked(
-        village, tmp_path, says(("search_neighbors", {"entity_id": "p1", "relation": "^owns"})), finish("p1")
-    )
+    run, _, _ = asked(village, tmp_path, near("p1", relation="^owns"), finish("p1"))
     told = "Ann Reed (p1) has no such link. It has: owns: 2, such as The Mill; painted: 1, such as Old Forge."
     assert run.path[1].observation == told

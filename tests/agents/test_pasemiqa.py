@@ -12,14 +12,13 @@ from kbnav.agents.walking.base import open_match
 from kbnav.agents.walking.options import PasemiqaOptions
 from kbnav.errors import UsageError
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.planning.paths import Hop, RelationPath
-from kbnav.planning.planners import encoder_of
+from kbnav.planning.paths import Hop, RelationPath, encoder_of
 from kbnav.planning.ranker import Ranker
 from kbnav.planning.training import Example
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import ask
 from kbnav.settings.systems import read_options
-from tests.agents.parts import OWNED, Given, Script, settings, walker
+from tests.agents.parts import OWNED, Given, Script, near, settings, walker
 
 QUESTION = "What does Ann Reed own?"
 PATH = RelationPath((Hop("owns"),), ("person", "house"))
@@ -64,15 +63,7 @@ def test_the_plan_is_the_first_step_which_the_model_sees_and_does_not_make(villa
 
 def test_of_many_neighbours_the_model_keeps_k_by_number(village, tmp_path):
     kept = Script(["2, 1, 2, 99"])
-    run, _ = asked(
-        village,
-        tmp_path,
-        says(("search_neighbors", {"entity_id": "p1", "query": "A red one."})),
-        finish(),
-        kept=kept,
-        k=2,
-        short=0,
-    )
+    run, _ = asked(village, tmp_path, near("p1", query="A red one."), finish(), kept=kept, k=2, short=0)
     assert "Links of Ann Reed (p1):\n1. " in kept.prompts[0]
     assert "What is wanted now: A red one." in kept.prompts[0]
     offered = [line.split(". ", 1)[1] for line in kept.prompts[0].splitlines() if line[:1].isdigit()]
@@ -85,9 +76,7 @@ def test_of_many_neighbours_the_model_keeps_k_by_number(village, tmp_path):
 
 
 def test_neighbours_come_with_what_fits_best_in_their_documents(village, tmp_path):
-    run, _ = asked(
-        village, tmp_path, says(("search_neighbors", {"entity_id": "t2"}), thought="By the sea."), finish("h3")
-    )
+    run, _ = asked(village, tmp_path, near("t2"), finish("h3"))
     assert run.path[1].observation.splitlines() == [
         "Mew (t2): 1 link.",
         "- Old Forge (h3) -- located_in --> Mew (t2); Old Forge: A red house by the sea.",
@@ -95,7 +84,7 @@ def test_neighbours_come_with_what_fits_best_in_their_documents(village, tmp_pat
 
 
 def test_t_rounds_are_all_it_may_take_the_plan_not_counted(village, tmp_path):
-    looks = [says(("search_neighbors", {"entity_id": one})) for one in ("p1", "h1", "h2", "t1")]
+    looks = [near(one) for one in ("p1", "h1", "h2", "t1")]
     run, model = asked(village, tmp_path, *looks, rounds=3)
     assert [step.call.tool for step in run.path] == ["plan", *["search_neighbors"] * 3]
     assert (run.outcome.status, run.outcome.stop) == ("best effort", "step budget")
@@ -108,7 +97,7 @@ def test_unknown_is_an_answer(village, tmp_path):
 
 
 def test_a_plan_that_a_rollback_took_back_is_written_down_again_and_not_made_anew(village, tmp_path):
-    run, _ = asked(village, tmp_path, LOOK, LOOK, LOOK, says(("search_neighbors", {"entity_id": "h1"})), finish("t1"))
+    run, _ = asked(village, tmp_path, LOOK, LOOK, LOOK, near("h1"), finish("t1"))
     plans = [step for step in run.steps if step.call.tool == "plan"]
     assert [step.dropped for step in plans] in (["rolled back", ""], [""])
     assert {step.observation for step in plans} == {run.path[0].observation}
@@ -176,16 +165,13 @@ def test_offline_it_is_the_skbs_policy_and_follows_no_plan(village, tmp_path):
 
 @pytest.mark.parametrize("reply", ["", "none of these", "0", "77"])
 def test_a_reply_that_keeps_nothing_readable_leaves_the_ranking_and_says_so(village, tmp_path, reply):
-    run, _ = asked(
-        village, tmp_path, says(("search_neighbors", {"entity_id": "p1"})), finish(), kept=Script([reply]), k=1, short=0
-    )
+    run, _ = asked(village, tmp_path, near("p1"), finish(), kept=Script([reply]), k=1, short=0)
     assert "1 kept by their ranking, because the model named none" in run.path[1].observation
 
 
 @pytest.mark.parametrize(("budget", "steps"), [({"steps": 3}, 3), ({"actions": 4}, 4), ({"steps": 40}, 7)])
 def test_t_rounds_and_the_budget_both_hold(village, tmp_path, budget, steps):
-    looks = [says(("search_neighbors", {"entity_id": one})) for one in ("p1", "p2", "h1", "h2", "h3", "t1", "t2")]
-    model = ScriptedModel(replies=looks)
+    model = ScriptedModel(replies=[near(one) for one in ("p1", "p2", "h1", "h2", "h3", "t1", "t2")])
     chosen = settings(tmp_path, budget=budget, rounds=6)
     run = ask(walker("pasemiqa", village, chosen, model=model, planner=Given((OWNED,))), QUESTION)
     assert len(run.path) == steps
@@ -193,9 +179,8 @@ def test_t_rounds_and_the_budget_both_hold(village, tmp_path, budget, steps):
 
 
 def test_who_gives_k_sees_no_more_and_the_papers_preset_asks_from_the_first_neighbour_too_many(village, tmp_path):
-    looks = says(("search_neighbors", {"entity_id": "p1"}))
     for options, links in (({}, 3), ({"k": 1}, 1), ({"k": 2}, 2), ({"k": 2, "short": 21}, 3)):
-        run, _ = asked(village, tmp_path, looks, finish(), kept=Script(["1, 2, 3"]), **options)
+        run, _ = asked(village, tmp_path, near("p1"), finish(), kept=Script(["1, 2, 3"]), **options)
         assert len(run.path[1].facts) == links
     own = read_options(PasemiqaOptions, {"preset": "paper"}, "pasemiqa")
     assert (own.short, own.query) == (0, "cosine")
@@ -249,9 +234,7 @@ def file(tmp_path) -> str:
 def test_they_stand_in_the_policies_prompts_and_by_default_there_are_none(village, tmp_path, file):
     for given, expected in (({"demonstrations": file}, True), ({}, False)):
         for name in ("pasemiqa", "gog"):
-            model = ScriptedModel(
-                replies=[says(("search_neighbors", {"entity_id": "p1"})), says(("finish", {"nodes": ["h1"]}))]
-            )
+            model = ScriptedModel(replies=[near("p1"), finish("h1")])
             planner = Given((OWNED,)) if name == "pasemiqa" else None
             run = ask(walker(name, village, settings(tmp_path, **given), model=model, planner=planner), ASKED)
             prompt = model.seen[0][0].text

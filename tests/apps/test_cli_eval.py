@@ -54,6 +54,8 @@ def test_run_score_and_compare(kbnav, folder):
     assert str(folder) not in to_json(saved.info)
     assert all(record.run.steps and not record.run.settings for record in saved.records.values())
     assert list((folder / "home").glob("runs/*")) == []
+    again = kbnav(*RUN, "--out", "runs/a", "--limit", "8")[2]
+    assert "going on: 8 of 8 questions were answered before, nothing is left to ask" in again
     before = (folder / "runs" / "a" / "scores.json").read_bytes()
     out = kbnav.out("score", "runs/a", "--json")
     assert json.loads(out)["all"]["questions"] == 8
@@ -216,18 +218,6 @@ def test_reports_and_dataset_statistics_are_written_where_they_are_asked_for(kbn
 )
 def test_wrong_use_is_exit_code_2_and_one_clear_line(kbnav, arguments, said):
     assert said in kbnav.refused(*arguments)
-
-
-def test_a_run_that_was_cut_off_is_gone_on_with(kbnav, folder):
-    assert kbnav(*RUN, "--out", "a", "--limit", "3")[0] == 0
-    assert len(read_records(folder / "a")) == 3
-    path = folder / "a" / QUESTIONS
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:1]))
-    code, out, error = kbnav(*RUN, "--out", "a", "--limit", "3", "--json")
-    assert "going on: 1 of 3 questions were answered before, 2 are left" in error
-    assert (code, json.loads(out)["ended"], json.loads(out)["scores"]["all"]["questions"]) == (0, "done", 3)
-    assert "nothing is left to ask" in kbnav(*RUN, "--out", "a", "--limit", "3")[2]
-    assert "differs in: questions, sample;" in kbnav.refused(*RUN, "--out", "a", "--limit", "4")
 
 
 def test_a_models_tokens_and_cost_are_counted_and_its_key_is_not_saved(kbnav, folder, monkeypatch):

@@ -276,11 +276,8 @@ def test_the_list_says_what_is_here_and_how_the_rest_is_got(evaluation, tmp_path
     out = evaluation.out("dataset", "list")
     states = {line.split()[0]: " ".join(line.split()[1:3]) for line in out.splitlines()}
     assert (states["spinach-dev"].split()[0], states["qald-10"].split()[0]) == ("here", "fetch")
-    assert states["wikiwebquestions-train"] == "by hand"
     code, _, error = evaluation("run", "qald-10", "--kb", "mini", "--out", "runs/q")
     assert (code, "kbnav eval dataset fetch qald-10 downloads it" in error) == (2, True)
-    error = evaluation.refused("dataset", "fetch", "wikiwebquestions-train")
-    assert "get it from its publisher, and put it there: benchmarks/wikiwebquestions/train.jsonl" in error
     (tmp_path / "benchmarks").rename(tmp_path / "sets")
     assert "the setting benchmarks" in evaluation.refused("freeze", "spinach-dev", "--out", "gold")
     assert (

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.apps.parts import Cli
+from tests.encoders.endpoint import embeddings as vectors
 from tests.ending import started
 from tests.models.stub import Canned, ModelStub, completion, failure
 
@@ -126,9 +127,7 @@ def test_vectors_of_an_endpoint_are_asked_of_it_again_with_the_settings_own_key(
     out = kbnav.out("ask", "--kb", "v.skb", "--csv", "Which house that Ann Reed owns has a wheel?")
     assert out.splitlines()[1].startswith("1,The Mill,")
     assert len(embeddings.headers) > sent
-    assert {
-        value for header in embeddings.headers for name, value in header.items() if name.lower() == "authorization"
-    } == {"Bearer secret"}
+    assert {header["authorization"] for header in embeddings.headers} == {"Bearer secret"}
 
 
 def test_a_build_killed_while_it_embeds_goes_on_and_an_update_embeds_what_changed(kbnav, embeddings, tmp_path):
@@ -172,7 +171,7 @@ class Embeddings(ModelStub):
     """Answers every request with vectors of the length of a text; from a request on it may be held until released."""
 
     def __init__(self) -> None:
-        super().__init__([completion("")])
+        super().__init__([])
         self.held_from = 0
         self.holding, self._released = threading.Event(), threading.Event()
 
@@ -190,12 +189,7 @@ class Embeddings(ModelStub):
         if 0 < self.held_from <= len(self.requests):
             self.holding.set()
             self._released.wait(60)
-        texts = asked["input"]
-        data = [
-            {"object": "embedding", "index": place, "embedding": [len(text), 1]} for place, text in enumerate(texts)
-        ]
-        usage = {"prompt_tokens": 1, "total_tokens": 1}
-        return Canned(json.dumps({"object": "list", "data": data, "model": "small", "usage": usage}).encode())
+        return Canned(vectors(asked)[1])
 
 
 @pytest.fixture

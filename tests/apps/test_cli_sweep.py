@@ -12,7 +12,7 @@ import pytest
 
 from kbnav.errors import ServiceError
 from kbnav.evaluation.records import read_records
-from kbnav.knowledge.checking import broken, check_kb
+from kbnav.knowledge.checking import Finding, broken, check_kb
 from kbnav.knowledge.open import bundled_mirror, open_kb
 from kbnav.knowledge.serving import MirrorServer
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
@@ -140,8 +140,11 @@ ex:two a ex:Thing ; rdfs:label "the second"@en .
 """
 
 
-def verdicts(findings) -> dict[str, str]:
-    return {one.what: one.verdict for one in findings}
+def checked(settings: Settings) -> tuple[dict[str, Finding], list[str]]:
+    """What was found of a knowledge base, by what it is, and what agents lack."""
+    with open_kb(settings) as kb:
+        found = list(check_kb(kb, settings))
+        return {one.what: one for one in found}, broken(found, kb)
 
 
 def test_the_bundled_mirror_has_all_that_agents_need(kbnav):
@@ -160,14 +163,10 @@ def test_what_cannot_be_opened_is_exit_code_3_and_no_name_is_2(kbnav, monkeypatc
 
 def test_an_endpoint_is_tried_as_what_it_is_and_told_by_its_label_predicates_and_its_classes(tmp_path):
     with endpoint(LABELLED) as served:
-        settings = Settings(kb=served.url, home=tmp_path)
-        with open_kb(settings) as kb:
-            findings = list(check_kb(kb, settings))
-            assert broken(findings, kb) == []
-    told, said = verdicts(findings), {one.what: one.says for one in findings}
-    assert [told[one] for one in ("queries", "search", "entry", "labels")] == ["works"] * 4
-    assert "rdfs:label" in said["labels"]
-    assert said["classes"] == "1 seen, the largest: thing (2)"
+        found, lacks = checked(Settings(kb=served.url, home=tmp_path))
+    assert ([found[one].verdict for one in ("queries", "search", "entry", "labels")], lacks) == (["works"] * 4, [])
+    assert "rdfs:label" in found["labels"].says
+    assert found["classes"].says == "1 seen, the largest: thing (2)"
 
 
 NAMELESS = """
@@ -184,11 +183,9 @@ v:Ort rdfs:label "Ort" . v:Werk rdfs:label "Werk" .
 )  # fmt: skip
 def test_things_without_names_are_told_by_class_with_a_table_that_can_be_pasted(tmp_path, more, verdict, lacks):
     with endpoint(NAMELESS + more) as served:
-        settings = Settings(kb=served.url, home=tmp_path)
-        with open_kb(settings) as kb:
-            findings = list(check_kb(kb, settings))
-            assert broken(findings, kb) == lacks
-        labels = next(one for one in findings if one.what == "labels")
+        found, lacked = checked(Settings(kb=served.url, home=tmp_path))
+        labels = found["labels"]
+        assert lacked == lacks
         assert (labels.verdict, "Ort" in labels.says, "Werk" in labels.says) == (verdict, True, verdict == "fails")
         if verdict == "fails":  # a property of Werk holds texts, of Ort none does
             pasted = tomllib.loads(labels.remedy.partition("\n")[2])["sparql"]
@@ -197,27 +194,29 @@ def test_things_without_names_are_told_by_class_with_a_table_that_can_be_pasted(
                 assert kb.labels(["d:w2"]) == {"d:w2": "a"}
 
 
+def test_an_endpoint_whose_data_are_in_named_graphs_is_told_how_they_are_asked(tmp_path):
+    with endpoint("<urn:g> { <urn:a> <urn:p> 'b' }") as served:
+        settings = Settings(kb=served.url, home=tmp_path)
+        with open_kb(settings) as kb:
+            [found] = check_kb(kb, settings)
+    assert tomllib.loads(found.remedy.partition("\n")[2])["sparql"]["mine"]["graph"] == ["urn:g"]
+
+
 def test_another_wikibase_is_told_by_its_iris_and_what_it_lacks(tmp_path):
-    settings = Settings(kb=str(build_foreign(tmp_path / "mirror")), home=tmp_path)
-    with open_kb(settings) as kb:
-        findings = list(check_kb(kb, settings))
-    by_name = {one.what: one for one in findings}
-    assert BASE in by_name["IRIs"].says
-    assert "instance of is P1, subclass of is P2" in by_name["properties"].says
-    assert "director" in by_name["properties"].remedy
-    assert "wikibase.ids" in by_name["properties"].remedy
-    assert by_name["search"].requests > 0
-    assert broken(findings, kb) == []
+    found, lacks = checked(Settings(kb=str(build_foreign(tmp_path / "mirror")), home=tmp_path))
+    assert BASE in found["IRIs"].says
+    assert "instance of is P1, subclass of is P2" in found["properties"].says
+    assert "director" in found["properties"].remedy
+    assert "wikibase.ids" in found["properties"].remedy
+    assert (found["search"].requests > 0, lacks) == (True, [])
 
 
 def test_a_wrong_concept_base_is_found_and_the_right_one_named(tmp_path, kbnav, monkeypatch):
     mirror = build_foreign(tmp_path / "mirror")
     wrong = Wikibase(concept_base="https://wrong.example/entity/")
-    settings = Settings(kb=str(mirror), home=tmp_path, wikibase=wrong)
-    with open_kb(settings) as kb:
-        findings = list(check_kb(kb, settings))
-        assert "IRIs" in broken(findings, kb)
-    assert f'wikibase.concept_base = "{BASE}"' in next(one.remedy for one in findings if one.what == "IRIs")
+    found, lacks = checked(Settings(kb=str(mirror), home=tmp_path, wikibase=wrong))
+    assert "IRIs" in lacks
+    assert f'wikibase.concept_base = "{BASE}"' in found["IRIs"].remedy
     monkeypatch.setenv("KBNAV_WIKIBASE__CONCEPT_BASE", "https://wrong.example/entity/")
     code, out, _ = kbnav("check", "--kb", str(mirror))
     assert code == 1
@@ -247,10 +246,9 @@ def test_what_is_down_says_which_setting_it_is(gone, mini_home, tmp_path):
 def test_an_address_without_a_query_service_is_told_the_usual_paths_and_its_own_settings(tmp_path, reply, path, usual):
     with serving(lambda _: reply) as served:
         settings = Settings(kb=f"{served.url}{path}", home=tmp_path, limits={"retries": 0})
-        with open_kb(settings) as kb:
-            findings = list(check_kb(kb, settings))
-            with pytest.raises(ServiceError, match=f"{served.url}{usual}"):
-                kb.execute_query("ASK { ?s ?p ?o }")
+        findings = list(checked(settings)[0].values())
+        with open_kb(settings) as kb, pytest.raises(ServiceError, match=f"{served.url}{usual}"):
+            kb.execute_query("ASK { ?s ?p ?o }")
     assert f"{served.url}{usual}" in findings[0].says
     assert "[sparql.NAME]" in findings[0].remedy
     assert not any("endpoints." in one.remedy for one in findings)
@@ -263,8 +261,8 @@ def test_a_slow_endpoint_is_tried_for_what_matters_first_and_no_longer_than_it_m
         served.refuse = lambda query: over.wait(9) and None if query.startswith("SELECT ?p ?x") else None
         findings = list(check_kb(kb, settings, seconds=0.3))
         over.set()
-    told = verdicts(findings)
+    told = {one.what: one.verdict for one in findings}
     assert (told["queries"], told["entry"]) == ("works", "works")
-    assert (told["neighbours"], told["vectors"]) == ("not tried", "not tried")
+    assert told["neighbours"] == "not tried"
     assert broken(findings, kb) == []
     assert sum(one.seconds for one in findings) < 5

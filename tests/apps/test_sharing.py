@@ -103,6 +103,8 @@ def test_a_saved_run_is_exported_with_its_statements_and_cited(kbnav, saved, tmp
     gone = replace(saved.run, settings={**saved.run.settings, "kb": "gone"})
     (tmp_path / "gone.json").write_text(to_json(gone))
     assert "Q7186 (Marie Curie)" in kbnav.out("bot", "preview", "gone.json")
+    kbnav.out("export", "gone.json", "moved.json", "--evidence", "--kb", "mini")
+    assert json.loads((tmp_path / "moved.json").read_text())["evidence"]["rows"]
     kbnav.out("export", "last", "answer.csv")
     with (tmp_path / "answer.csv").open(encoding="utf-8-sig", newline="") as rows:
         assert next(csv.DictReader(rows)) == {"answer": "Marie Curie", "answer id": "Q7186"}
@@ -117,14 +119,16 @@ def test_an_export_asks_no_address_that_only_the_runs_file_names(kbnav, saved, t
     monkeypatch.setattr("kbnav.knowledge.open.open_kb", lambda settings: opened.append(settings.kb) or nullcontext())
     monkeypatch.setattr("kbnav.apps.cli.ask.node_fields", lambda base, ranking: [])
     outcome = replace(saved.run.outcome, ranking=Ranking((Ranked("n1", 1.0, "One"),)))
-    for kb in ("http://127.0.0.1:9", "mini + s3://theirs/skb", "demo"):
+    for kb in ("mini + s3://theirs/skb", "demo", "http://127.0.0.1:9"):
         forged = replace(saved.run, outcome=outcome, settings={**saved.run.settings, "kb": kb})
         (tmp_path / "forged.json").write_text(to_json(forged))
         kbnav.out("export", "forged.json", "forged.csv")
         if "://" in kb:
             kbnav.out("bot", "preview", "forged.json")
             assert f"names kb {kb}: " in kbnav.refused("export", "forged.json", "forged.html", "--evidence")
-    assert opened == ["demo"]
+    monkeypatch.setenv("KBNAV_WEB__KBS", json.dumps([kb]))
+    kbnav.out("export", "forged.json", "forged.csv")
+    assert opened == ["demo", kb]
 
 
 NO = "ASK { wd:Q979 wdt:P61 wd:Q937 }"

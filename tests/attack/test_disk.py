@@ -70,7 +70,6 @@ def small_home(
         linked_home(home, mini_home, demo_home)
         monkeypatch.setenv("KBNAV_HOME", str(home))
         monkeypatch.setenv("COLUMNS", "200")
-        monkeypatch.chdir(tmp_path)
         yield home
 
 
@@ -232,7 +231,6 @@ def test_a_build_on_a_full_disk_is_one_line_and_leaves_nothing_that_looks_whole(
     tmp_path, monkeypatch, kbnav, command, kilobytes
 ):
     small_records(tmp_path)
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     for size in kilobytes:
         with mounted(tmp_path / f"disk{size}", size) as disk:

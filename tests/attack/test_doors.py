@@ -36,6 +36,7 @@ from kbnav.settings.model import Settings, Web
 from tests.apps.web.parts import Served, Server, Visit, web_settings
 from tests.attack.parts import POLONIUM
 from tests.attack.test_scripts import CORPUS
+from tests.attack.test_sizes import needed
 
 TOKENS = {"alice": SecretStr("a-token-of-alice-nevertobeleft"), "bob": SecretStr("b-token-of-bob-nevertobeleft")}
 
@@ -251,22 +252,6 @@ def test_what_takes_long_to_read_is_refused_before_it_is(fresh_home, path, heade
 PICTURE = "![x](http://127.0.0.1:9/x.png) <img src=x onerror=alert(1)> [y](javascript:alert(1))"
 
 
-def body_of(schema: dict[str, Any], spoken: dict[str, Any]) -> dict[str, Any] | None:
-    """A body with every field that a route needs."""
-    content = schema.get("requestBody", {}).get("content", {}).get("application/json")
-    if content is None:
-        return None
-    model = spoken["components"]["schemas"][content["schema"]["$ref"].rpartition("/")[2]]
-    known = {"question": POLONIUM, "query": "ASK {}", "model": "mini", "messages": [], "title": "A title"}
-    return {name: known.get(name, "") for name in model.get("required", ())}
-
-
-def needed(schema: dict[str, Any]) -> str:
-    """The query of an address with every number that a route needs."""
-    names = [one["name"] for one in schema.get("parameters", ()) if one["in"] == "query" and one.get("required")]
-    return "?" + "&".join(f"{name}=0" for name in names) if names else ""
-
-
 def kept(owner: Visit, session: str) -> dict[str, Any]:
     """A session as its owner reads it, without the server's clock."""
     found: dict[str, Any] = owner("GET", f"/api/sessions/{session}").json()
@@ -287,8 +272,9 @@ def test_no_route_reads_or_changes_what_is_anothers(fresh_home):
             if not re.search(r"\{", path) or "{kb}" in path:
                 continue  # a knowledge base is everybody's who is let in
             assert set(re.findall(r"\{(\w+)\}", path)) <= set(ids), path  # a new kind of id wants its line above
-            for method, schema in methods.items():
-                told = other(method.upper(), path.format(**ids) + needed(schema), body_of(schema, spoken))
+            for method, operation in methods.items():
+                query, body = needed(operation, spoken["components"]["schemas"])
+                told = other(method.upper(), path.format(**ids), body, params=query)
                 assert told.status_code == 404, (method, path, told.status_code)
                 tried.append((method, path))
         assert len(tried) >= 15

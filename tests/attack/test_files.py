@@ -26,7 +26,7 @@ from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.schema import Losses
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.wikidata.mirror.build import MADE, REPLACED, build_mirror
-from kbnav.knowledge.wikidata.mirror.store import read_info
+from kbnav.knowledge.wikidata.mirror.mirror import read_info
 from kbnav.runs.journal import work_folder
 from tests.knowledge.skb.saved import Hostile, save_stark, save_tensor, tensor_pickle
 

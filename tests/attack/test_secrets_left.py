@@ -60,8 +60,7 @@ class Echo(ModelStub):
 
 def sent_to(stub: ModelStub) -> str:
     """The key of the last request."""
-    headers = {name.lower(): value for name, value in stub.headers[-1].items()}
-    return headers.get("authorization", "").removeprefix("Bearer ")
+    return stub.headers[-1].get("authorization", "").removeprefix("Bearer ")
 
 
 def leaks(*folders: Path) -> list[str]:

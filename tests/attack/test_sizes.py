@@ -101,6 +101,14 @@ def sample(schema: dict[str, Any], schemas: dict[str, Any]) -> Any:
     return {"array": [], "integer": 1, "number": 1.0, "boolean": False}.get(kind, "x")
 
 
+def needed(told: dict[str, Any], schemas: dict[str, Any]) -> tuple[dict[str, str], Any]:
+    """The smallest query and body that an operation takes."""
+    parameters = [one for one in told.get("parameters", ()) if one["in"] == "query" and one.get("required")]
+    content = told.get("requestBody", {}).get("content", {}).get("application/json")
+    query = {one["name"]: str(sample(one["schema"], schemas)) for one in parameters}
+    return query, sample(content["schema"], schemas) if content else None
+
+
 def asked_of(described: dict[str, Any], ids: dict[str, str]) -> Iterator[tuple[str, str, dict[str, str], Any]]:
     """Method, path, query and body: of each operation with each value in each place in turn."""
     schemas = described["components"]["schemas"]
@@ -109,9 +117,8 @@ def asked_of(described: dict[str, Any], ids: dict[str, str]) -> Iterator[tuple[s
             parameters = [one for one in told.get("parameters", ()) if one["in"] == "query"]
             named = [one["name"] for one in told.get("parameters", ()) if one["in"] == "path"]
             at = path.format(**ids)
-            query = {one["name"]: str(sample(one["schema"], schemas)) for one in parameters if one.get("required")}
+            query, body = needed(told, schemas)
             content = told.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
-            body = sample(content, schemas) if content else None
             for value in texts().values():
                 for one, length in product(parameters, (200, 2_000, 50_000)):
                     yield method, at, {**query, one["name"]: value[:length]}, body

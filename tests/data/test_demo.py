@@ -19,6 +19,7 @@ from kbnav.knowledge.open import bundled_skb
 from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.journal import work_folder
 from tests.data import DEMO_QUESTIONS, EDGES, MINI_QUESTIONS, NODES
+from tests.knowledge.skb.sources import edges_of
 
 BY_ID = pytest.mark.parametrize("row", DEMO_QUESTIONS, ids=[row["id"] for row in DEMO_QUESTIONS])
 
@@ -73,11 +74,7 @@ def test_it_is_built_once_and_holds_the_files(demo_home):
     assert (path / "meta.json").stat().st_mtime_ns == built.st_mtime_ns
     with SKB.open(path) as skb:
         assert (skb.meta.name, skb.meta.dropped) == ("demo", {})
-        assert {
-            (skb.id(source), skb.relation_names[kind], skb.id(target))
-            for source in range(len(skb.nodes))
-            for target, kind in zip(*(column.tolist() for column in skb.graph.row(source)), strict=True)
-        } == set(EDGES)
+        assert edges_of(skb) == set(EDGES)
 
 
 def test_a_new_folder_that_another_build_took_for_one_left_behind_is_made_again(tmp_path, monkeypatch):

@@ -20,8 +20,8 @@ from kbnav.evaluation.evaluate import EvaluationPlan, evaluate, score_folder
 from kbnav.evaluation.records import read_records
 from kbnav.evaluation.runner import on_ray
 from kbnav.knowledge.ray_cluster import connected
+from kbnav.knowledge.ray_cluster import on_ray as builds_on_ray
 from kbnav.knowledge.skb.build import Options, build
-from kbnav.knowledge.skb.on_ray import on_ray as builds_on_ray
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.vectors import WINDOW
 from kbnav.settings.model import Settings

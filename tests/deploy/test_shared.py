@@ -158,8 +158,7 @@ class Echo(ModelStub):
     """Says its key."""
 
     def reply(self, asked: dict[str, Any]) -> Canned:
-        headers = {name.lower(): value for name, value in self.headers[-1].items()}
-        return completion(f"Your key is {headers['authorization']}")
+        return completion(f"Your key is {self.headers[-1]['authorization']}")
 
 
 def test_no_key_is_in_what_is_shared(database, mini_home):

@@ -1,6 +1,5 @@
 """An OpenAI-compatible endpoint of embeddings on the loopback address."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -15,12 +14,11 @@ class Server(ModelStub):
 
     def __init__(self, answer: Callable[[dict[str, Any], int], Reply]) -> None:
         super().__init__([])
-        self._answer = answer
+        self._says = answer
 
     def reply(self, asked: dict[str, Any]) -> Canned:
-        status, said = self._answer(asked, len(self.requests))
-        body = said if isinstance(said, bytes) else json.dumps(said).encode()
-        return Canned(body, status, headers={"retry-after-ms": "1"})
+        status, said = self._says(asked, len(self.requests))
+        return Canned(said, status, headers={"retry-after-ms": "1"})
 
 
 def embeddings(body: dict[str, Any], _: int = 0) -> Reply:

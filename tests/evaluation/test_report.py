@@ -38,7 +38,6 @@ from kbnav.evaluation.runner import begin_run
 from kbnav.evaluation.scoring import score_run
 from kbnav.runs.journal import open_journal
 from kbnav.runs.trajectory import Call, Outcome, Run, Step, Usage
-from tests.apps.parts import Cli
 from tests.conftest import ROOT
 from tests.evaluation.parts import saved_folder, table
 
@@ -303,7 +302,10 @@ def test_one_table_of_runs_marks_the_best_and_what_differs_from_the_first():
     assert r"\textbf{100.0}*" in latex
     assert latex.count(r"\label{tab:") == len({one for one in latex.splitlines() if r"\label{" in one}) == 2
     assert "**" not in scores_table(build_report({"a": run(3), "b": run(3)}), "markdown")
-    alone = build_report({"a": replace(run(3), info=replace(run(3).info, model=""))})
+    left = {"options": {"preset": "paper", "without": ["kg"]}, "budget": {"without": ["hint"]}, "pruning": "none"}
+    alone = build_report({"a": replace(run(3), by="labels", info=replace(run(3).info, model="", settings=left))})
+    about = "| spinach (preset paper; without hint, kg, pruning) | – | own, by labels |"
+    assert about in scores_table(alone, "markdown")
     assert (" & – & " in scores_table(alone, "latex"), "differs" in scores_table(alone, "latex")) == (True, False)
     assert latex.count(r"\begin{table}") == latex.count(r"\caption{Scores in percent on own (n = 12)") == 2
     rows = list(csv.DictReader(scores_table(report, "csv").splitlines()))
@@ -325,12 +327,6 @@ def test_other_gold_answers_or_questions_are_another_table_and_only_tests_over_a
     counts = {"a": 0, "b": 6, "c": 0, "d": 8}
     four = build_report({name: run(right, last="") for name, right in counts.items()})  # 2/64 beside a smaller p: 4/64
     assert [line.count(r"\*") for line in scores_table(four, "markdown").splitlines()[3:]] == [0, 0, 2]
-
-
-@pytest.fixture
-def kbnav(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kbnav: Cli) -> Cli:
-    monkeypatch.chdir(tmp_path)
-    return kbnav
 
 
 def nodes(*ids: str) -> Ranking:

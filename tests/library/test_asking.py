@@ -76,6 +76,7 @@ def test_an_open_knowledge_base_is_searched_read_queried_and_closed(kb):
     assert [(found.id, found.label) for found in kb.search("radium")] == [("Q1128", "radium")]
     assert [found.kind for found in kb.search("discoverer or inventor")] == ["property"]
     assert kb.entry("Q1128", language="de").entity.label == "Radium"
+    assert kb.entry(kb.search("radium")[0]) == kb.entry("Q1128")
     links, few = kb.neighbors("Q979", limit=100), kb.neighbors("Q979", limit=2)
     assert "Pierre Curie" in [edge.neighbor.text for edge in links.edges]
     assert (len(few.edges), few.total, links.note) == (2, links.total, "")
@@ -465,15 +466,18 @@ def test_rows_that_a_tool_of_ones_own_gives_can_be_the_answer(kb):
         lambda kb: kbnav.ask("Who discovered polonium?", kb=kb, system=lambda kb: None),
         lambda kb: kbnav.ask("How many?", kb=NumbersKB()),
         lambda kb: kbnav.ask("When was she born?", kb=kb, after="Marie Curie"),
+        lambda kb: kbnav.ask("Who?", kb=kb, options="preset=paper"),
+        lambda kb: kbnav.ask("Who?", kb=kb, on_step=1),
+        lambda kb: kb.search(None),
+        lambda kb: kb.query(kb.search),
+        lambda kb: kb.neighbors("Q979", direction="up"),
         lambda kb: kbnav.graph(kb).invoke({"messages": [HumanMessage(MARIE), AIMessage("Radium.")]}),
     ],
 )
 def test_what_is_of_a_wrong_type_or_name_is_refused(kb, wrong):
     said = r"is a text|takes kbnav|dollars|did you mean '(model|settings)'|no language code, such as en, de"
-    said += "|no argument '(cancellation|on_step)|takes the Answer"
-    with pytest.raises(
-        (UsageError, TypeError), match=f"{said}|takes (a |names)|kb and set|rules cannot ask numbers|end with a q"
-    ):
+    said += "|no argument '(cancellation|on_step)|takes (the Answer|a |names|SPARQL|one of out)|kb and set"
+    with pytest.raises((UsageError, TypeError), match=f"{said}|rules cannot ask numbers|end with a q"):
         wrong(kb)
 
 
@@ -495,21 +499,19 @@ def test_a_finish_that_nothing_came_before_says_why_it_was_not_accepted(kb):
     answer = kbnav.ask("How much?", kb=kb, model=model, tools=[greet], on_step=steps.append)
     refused = [step for step in steps if step.dropped == "premature finish"]
     assert (answer.status, {step.ok for step in refused}) == ("no answer", {False})
-    assert {"a tool's text is none" in text for text in (answer.note, *(step.observation for step in refused))} == {
-        True
-    }
+    assert all("a tool's text is none" in text for text in (answer.note, *(step.observation for step in refused)))
 
 
 def test_an_answer_is_printed_and_shown_in_a_notebook_as_what_it_says(kb, demo_home):
     answer = kbnav.ask(MARIE, kb=kb)
     assert repr(answer) == "<Answer 'polonium, radium': answered, rows: 2>"
     told = "polonium (Q979) — discoverer or inventor (P61) — Marie Curie (Q7186)"
-    assert (str(answer.evidence).splitlines()[0], str(Doubt("one")), len({answer, answer})) == (
-        told,
-        Doubt("one").text,
-        1,
-    )
-    assert {"text", "rows", "to_dataframe"} <= {*dir(answer)} - {"parse_obj", "schema"} == {*dir(answer)}
+    assert str(answer.evidence).splitlines()[0] == told
+    assert (str(Doubt("one")), len({answer, answer})) == (Doubt("one").text, 1)
+    assert {"text", "rows", "to_dataframe"} <= {*dir(answer)} - {"parse_obj", "schema", "_look"} == {*dir(answer)}
+    assert repr(kb.search("radium")[0]).startswith("Entity(id='Q1128', label='radium', description='chemical")
+    assert repr(kb.query(POLONIUM)).endswith("{'who': 'Q37463', 'whoLabel': 'Pierre Curie'}], rows: 2>")
+    assert max(len(repr(one)) for one in (*answer.steps, answer.run, answer.evidence)) < 3000
     assert str(answer.run.outcome.table).splitlines()[::2] == ["| answer | answerLabel |", "| Q979 | polonium |"]
     assert "<td>answerLabel</td></tr><tr><td>Q979</td><td>polonium</td>" in answer._repr_html_()
     odd = AnswerTable.from_records([{"a": "<b>"}] * 30)

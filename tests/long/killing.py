@@ -480,7 +480,7 @@ class MirrorBuild(Building):
 
     def look(self, said: str) -> None:
         from kbnav.knowledge.wikidata.mirror.build import REPLACED
-        from kbnav.knowledge.wikidata.mirror.store import read_info
+        from kbnav.knowledge.wikidata.mirror.mirror import read_info
 
         # Between two renames the old one lies in the work folder, from which the next build takes it.
         places = [self.folder / "m", *self.folder.glob(f".m.*.unfinished/{REPLACED}")]
@@ -488,7 +488,7 @@ class MirrorBuild(Building):
         must(found and read_info(found).triples in (5, 1200), "no mirror")
 
     def contents(self) -> dict[str, Any]:
-        from kbnav.knowledge.wikidata.mirror.store import META, NAMES, TRIPLES
+        from kbnav.knowledge.wikidata.mirror.mirror import META, NAMES, TRIPLES
 
         mirror = self.folder / "m"
         return {

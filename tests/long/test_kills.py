@@ -3,6 +3,7 @@
 ``KBNAV_KILLS`` in all (60), at moments that ``KBNAV_SEED`` draws.
 """
 
+import faulthandler
 import json
 import math
 import os
@@ -24,6 +25,7 @@ LONGEST = 900 + 60 * KILLS
 @pytest.mark.timeout(LONGEST)
 @pytest.mark.parametrize("kind", KINDS)
 def test_whatever_is_killed_loses_nothing_and_does_nothing_twice(kind, tmp_path, request):
+    faulthandler.cancel_dump_traceback_later()  # faulthandler_timeout is shorter than this test's limit
     wiki = {"WIKI_API": request.getfixturevalue("mediawiki").api} if kind == "bot" else {}
     kills = math.ceil(KILLS * KINDS[kind].share)
     command = [sys.executable, "-m", "tests.long.killing", kind, str(kills), str(SEED), str(tmp_path)]

@@ -2,11 +2,8 @@
 
 import asyncio
 import json
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,17 +13,9 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from kbnav.models.cancellation import Cancellation
 from kbnav.models.scripted import ScriptedModel
 from kbnav.settings.model import Settings
-from tests.ending import joined, running
-
-
-@dataclass(frozen=True)
-class Canned:
-    """One HTTP reply; ``body`` is sent as it is, one of several pieces piece by piece, as they come."""
-
-    body: bytes | Iterable[bytes]
-    status: int = 200
-    content_type: str = "application/json"
-    headers: dict[str, str] = field(default_factory=dict)
+from tests.ending import running
+from tests.knowledge.wikidata.serving import Answer as Canned
+from tests.knowledge.wikidata.serving import Asked, serving
 
 
 def completion(
@@ -83,7 +72,7 @@ def streamed(
         yield piece({}, usage=usage)
         yield b"data: [DONE]\n\n"
 
-    return Canned(body(), content_type="text/event-stream")
+    return Canned(body(), type="text/event-stream")
 
 
 def failure(status: int, message: str, **headers: str) -> Canned:
@@ -96,54 +85,27 @@ class ModelStub:
     """Serves ``replies`` one after another, the last one again and again; keeps the requests' bodies and headers."""
 
     def __init__(self, replies: Sequence[Canned], port: int = 0) -> None:
-        self.replies = list(replies)
+        self.replies, self._port = list(replies), port
         self.requests: list[dict[str, Any]] = []
-        self.headers: list[dict[str, str]] = []
-        stub = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True  # or each reply on a connection that is kept comes 40 ms later
-
-            def do_POST(self) -> None:
-                asked = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or "{}")
-                stub.requests.append(asked)
-                stub.headers.append(dict(self.headers))
-                reply = stub.reply(asked)
-                self.send_response(reply.status)
-                for name, value in {"Content-Type": reply.content_type, **reply.headers}.items():
-                    self.send_header(name, value)
-                whole = isinstance(reply.body, bytes)
-                self.send_header(*("Content-Length", str(len(reply.body))) if whole else ("Connection", "close"))
-                self.end_headers()
-                with suppress(ConnectionError):  # who asked may have hung up
-                    for piece in [reply.body] if whole else reply.body:
-                        self.wfile.write(piece)
-
-            do_GET = do_POST
-
-            def log_message(self, *args: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        self.headers: list[Mapping[str, str]] = []
 
     def reply(self, asked: dict[str, Any]) -> Canned:
         """The reply to a request; another stub may look at what is asked."""
         return self.replies[min(len(self.requests), len(self.replies)) - 1]
 
-    @property
-    def base_url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}/v1"
+    def _answer(self, asked: Asked) -> Canned:
+        body = json.loads(asked.body or "{}")
+        self.requests.append(body)
+        self.headers.append(asked.headers)
+        return self.reply(body)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._serving = serving(self._answer, self._port)
+        self.base_url = f"{self._serving.__enter__().url}/v1"
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        joined(self._thread)
+    def __exit__(self, *error: Any) -> None:
+        self._serving.__exit__(*error)
 
 
 def served(stub: ModelStub, home: Path, **changes: object) -> Settings:

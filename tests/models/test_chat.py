@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -76,7 +77,7 @@ def test_a_proxy_of_the_environment_is_used(monkeypatch, variable):
     with ModelStub([replace(completion("hello"), headers={"Connection": "close"})]) as proxy:
         monkeypatch.setenv(variable, proxy.base_url.removesuffix("/v1"))
         assert asked(f"http://{host}/v1") == "hello"
-    (headers,) = ({name.lower(): value for name, value in sent.items()} for sent in proxy.headers)
+    (headers,) = proxy.headers
     assert (headers["host"], headers["connection"]) == (host, "close")
 
 
@@ -425,9 +426,9 @@ def test_arguments_that_were_cut_off_are_not_taken_for_whole_ones():
     [
         failure(400, "stream is not supported"),
         completion("no stream"),
-        Canned(list(streamed("Polonium and radium.").body)[:4], content_type="text/event-stream"),
-        Canned([b"data: <html>\n\n"], content_type="text/event-stream"),
-        Canned([b'data: {"error": {"message": "out of memory"}}\n\n'], content_type="text/event-stream"),
+        Canned(islice(streamed("Polonium and radium.").body, 4), type="text/event-stream"),
+        Canned(b"data: <html>\n\n", type="text/event-stream"),
+        Canned(b'data: {"error": {"message": "out of memory"}}\n\n', type="text/event-stream"),
     ],
     ids=["refused", "not streamed", "broken off", "no piece", "error"],
 )
@@ -460,7 +461,7 @@ def test_a_reply_that_is_never_whole_is_given_up_in_time():
             pause.wait(0.05)
             yield piece
 
-    error, drafts, _ = heard(Canned(slowly(), content_type="text/event-stream"), model_timeout=0.5)
+    error, drafts, _ = heard(Canned(slowly(), type="text/event-stream"), model_timeout=0.5)
     assert isinstance(error, ServiceError)
     assert drafts
 

@@ -92,6 +92,7 @@ def test_follow_ups_take_what_they_leave_out_from_the_turn_before(agent, first, 
     ("first", "then", "told"),
     [
         ("Who discovered radium?", "Where were they born?", "ask the whole question"),  # they are two
+        ("Who discovered selenium?", "Where did he die?", "Johan Gottlieb Gahn, Jöns Jacob Berzelius. Ask"),
         ("Who discovered radium?", "And polonium?", "ask the whole question"),
         ("Who discovered radium?", "and when?", "ask the whole question"),
         ("Who discovered radium?", "How many are there?", "ask the whole question"),
@@ -252,23 +253,22 @@ UNUSED = [
     ("Which elements glow blue underwater in Warsaw and were discovered by Marie Curie?", ["glow", "blue"]),
     ("Welche Elemente wurden nicht von Marie Curie entdeckt?", ["nicht"]),
     ("Which elements have an atomic number over 80?", ["over 80"]),
-    ("Which element is heavy?", ["heavy"]),
     ("Which elements are heavier than iron?", ["heavier"]),
     ("Where did Marie Curie die?", ["die"]),
     ("What is Marie Curie named after?", []),
     ("Who are the children of the discoverers of polonium?", ["children"]),
     ("¿Dónde estudió Marie Curie?", ["estudió"]),
     ("Does polonium have a melting point?", ["melting"]),
-    ("Which chemists were born in Germany?", ["born"]),
     ("What is the atomic mass of gold?", ["mass"]),
     ("How old was Marie Curie when she died?", ["died"]),
     ("Wer ist der Autor von Malina?", ["Autor", "Malina"]),
     ("Was Marie Curie born in Germany?", ["born"]),
     ("Which countries border Germany?", ["border"]),  # not what is in that country
     ("Elements discovered in Sweden", ["Elements"]),  # not their symbols
-    ("What was the population of Poland in 2011?", ["2011"]),
     ("What was the capital of Russia before 1918?", ["1918"]),
-    ("Which elements were discovered in the 19th century?", ["19th"]),
+    ("Which elements were discovered before the 19th century?", ["19th"]),
+    ("When were polonium and radium discovered?", ["radium"]),
+    ("What did Humphry Davy and Marie Curie discover?", ["Marie"]),  # not for one of the two
     ("Is the atomic number of tungsten 74?", ["74"]),
     ("Who discovered the most elements?", ["most"]),
     ("Which elements were discovered by Marie Curie or Humphry Davy?", ["or"]),
@@ -304,12 +304,12 @@ def test_countries_are_all_that_a_class_below_it_has(agent):
 @pytest.mark.parametrize(
     ("question", "doubt"),
     [
-        ("Which element was discovered earliest?", [("compared", "19 / 39"), ("copy", "")]),
-        ("Welches Land hat die größte Einwohnerzahl?", [("compared", "6 / 14"), ("copy", "")]),
+        ("Welches Land hat die größte Einwohnerzahl?", [("compared", "6 / 14 / Einwohnerzahl"), ("copy", "")]),
         ("Which element has the highest atomic number?", [("copy", "")]),  # all 39 have one
         ("How many elements are there?", [("copy", "")]),
-        ("Elements discovered before 1800", [("compared", "19 / 39")]),
-        ("Which universities are in France?", [("class", "1 / 3")]),
+        ("Elements discovered before 1800", [("compared", "19 / 39 / time of discovery or invention"), ("copy", "")]),
+        ("Which cities are there?", [("copy", "")]),  # the list is of the copy
+        ("Which universities are in France?", []),  # that cities are no universities is no doubt
     ],
 )
 def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agent, question, doubt):
@@ -334,14 +334,15 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
         ("When did Marie Curie win the Nobel Prize?", "1911, 1903"),  # of which kind is not said
         ("What awards did Marie Curie receive?", "Matteucci Medal, Nobel Prize in Chemistry, Nobel Prize in Physics"),
         ("Which elements were discovered in 1898?", "polonium, radium"),
-        ("What is the population of Berlin?", "population: 3469849; point in time: 2014-12-31"),
+        ("Which elements were discovered in the 1890s?", "argon, polonium, radium"),
+        ("Who won the Nobel Prize in Physics in the 1920s?", "Albert Einstein, Niels Bohr"),
+        ("Which elements did Marie Curie and Pierre Curie discover?", "polonium, radium"),
+        ("Wie viele Elemente wurden in Schweden entdeckt?", "2"),
         ("Is Berlin the capital of Germany?", "✓"),
         ("Is Saint Petersburg the capital of Russia?", "✗ (no such statement here)"),  # it was
         ("Did Marie Curie win the Nobel Prize in Physics?", "✓"),
         ("Is Marie Curie dead?", "✓"),
         ("Wer war der Ehemann von Marie Curie?", "Pierre Curie"),
-        ("Who was the wife of Henry Cavendish?", "no value"),
-        ("Was Henry Cavendish ever married?", "✗ (no such statement here)"),
         ("Was Marie Curie a city?", "✗ (no such statement here)"),  # born in one
         ("Quels éléments ont été découverts par Marie Curie ?", "polonium, radium"),
         ("Which element was discovered earliest?", "platinum (1557)"),
@@ -350,7 +351,6 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
         ("¿Quién era el marido de Marie Curie?", "Pierre Curie"),
         ("Paris is the capital of what?", "France"),
         ("Marie Curie is the mother of whom?", "Irène Joliot-Curie"),
-        ("Pierre Curie is the doctoral advisor of whom?", "Paul Langevin"),
         ("What is tungsten?", "chemical element with symbol W and atomic number 74"),
     ],
 )

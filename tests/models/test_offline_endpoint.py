@@ -49,7 +49,7 @@ def values(run: Run) -> list[str]:
 )
 def test_a_class_what_it_is_linked_to_and_whether_two_things_are_linked_are_answered(agent, question, answer):
     run = ask(agent, question)
-    assert run.outcome.status == "answered"
+    assert (run.outcome.status, run.outcome.understood.unused) == ("answered", ())
     assert values(run) == answer
 
 
@@ -69,6 +69,9 @@ MOZART = """
     d:w3 a v:Work ; v:composer d:m . d:m a v:Person ; rdfs:label "Wolfgang Mozart" .
 """
 
+MOON = """d:m1 a v:Map ; v:subject d:moon ; v:shown d:moon . d:m2 a v:Map ; v:shown d:moon .
+    d:moon rdfs:label "Moon" . d:mars rdfs:label "Mars" ."""
+
 
 @pytest.mark.parametrize(
     ("graph", "question", "found"),
@@ -79,8 +82,9 @@ MOZART = """
         (MOZART, "Which works are by Mozart?", []),
         (PEOPLE, "Which employees work in Berlin?", []),
         (PEOPLE, "Who is the manager of Berlin Schulz?", []),
+        (MOON, "Which maps are about the Moon?", ["m1"]),
+        (MOON, "Which maps are about Mars?", []),
         (PLACES + MADE, "Which Ort is named Kraków?", ["o1"]),
-        (PLACES + MADE, "Which Ort is called Kraków?", ["o1"]),
     ],
 )
 def test_values_and_things_are_told_from_longer_names_and_from_nodes_without_one(tmp_path, graph, question, found):
@@ -127,12 +131,7 @@ def test_what_goes_on_from_an_earlier_question_is_no_answer_and_says_so(agent, q
 
 
 def test_the_words_that_are_left_over_are_told(agent):
-    for question, unused in (
-        ("Which lamps have a supplier in Germany?", ()),
-        ("Which suppliers are in beautiful France?", ("beautiful",)),
-    ):
-        read = ask(agent, question).outcome.understood
-        assert read.unused == unused
+    assert ask(agent, "Which suppliers are in beautiful France?").outcome.understood.unused == ("beautiful",)
 
 
 @pytest.fixture(scope="module", params=["labels", "name index"])
@@ -162,7 +161,6 @@ def librarian(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureR
         ('Welche Werke hat "Schulz, Max (4)" verfasst?', ["w12", "w34", "w56"]),
         ('What is the Geburtsdatum of "Schulz, Max (4)"?', ["1912-05-06"]),
         ('Welches Erscheinungsjahr hat "Der Garten für Anfänger"?', ["1966"]),
-        ('Welches Erscheinungsjahr hat "Handbuch der Pilze"?', ["1967"]),
         ('Wer ist der Verfasser von "Die Brücke"?', ["p1"]),
         ('Wann erschien "Handbuch der Pilze"?', ["1967"]),
         ('Wann wurde "Schulz, Max (4)" geboren?', ["1912-05-06"]),
@@ -190,11 +188,10 @@ def test_a_library_with_german_classes_is_asked(librarian, question, answer):
 @pytest.mark.parametrize(
     ("question", "unused", "instead"),
     [
-        ('Welche Fachbücher hat "Meier, Luise" verfasst?', "Meier, Luise", ""),
+        ('Welche Fachbücher hat "Meier, Luise" verfasst?', "", ""),
         ('Welche Zeitschriften hat "Meier, Luise" verfasst?', "Zeitschriften", ""),
         ("Welche Werke hat Goethe verfasst?", "Goethe", ""),
         ('Welche Romane hat "Schultz, Max (4)" verfasst?', "Schultz, Max (4)", "Schulz, Max (4)"),
-        ('Welche Romane hat "Meyer, Luise" verfasst?', "Meyer, Luise", "Meier, Luise"),
         ("Welche Romane hat Schulz, Max (99) verfasst?", "Schulz, Max (99)", ""),
         ('Wer ist der Autor von "Die Brücke"?', "Autor", ""),
         ('Wann starb "Schulz, Max (4)"?', "starb", ""),
@@ -203,6 +200,7 @@ def test_a_library_with_german_classes_is_asked(librarian, question, answer):
         ("Welche Romane hat Schulz verfasst?", "Schulz verfasst", ""),
         ("Welche Werke verschwanden 1967?", "verschwanden", ""),
         ("Welcher Roman ist der längste?", "längste", ""),
+        ("Welche Werke sind von Luise Meyer?", "Luise Meyer", '"Meier, Luise"'),
     ],
 )
 def test_what_a_library_does_not_have_is_named(librarian, question, unused, instead):
@@ -278,7 +276,7 @@ def test_a_german_catalogue_is_asked_as_its_readers_do(catalogue, question, text
 def test_a_superlative_gives_all_that_tie_and_says_of_how_many(catalogue):
     outcome = ask(catalogue, "Welche Werke haben die meisten Seiten?").outcome
     assert sorted(outcome.text.removesuffix(" (312)").split(", ")) == ["Der stille Gipfel", "Die Grüße"]
-    assert [(one.kind, one.about) for one in outcome.doubts] == [("compared", "3 / 5"), ("tie", "2")]
+    assert [(one.kind, one.about) for one in outcome.doubts] == [("compared", "3 / 5 / Seitenzahl"), ("tie", "2")]
 
 
 @pytest.mark.parametrize(
@@ -286,6 +284,7 @@ def test_a_superlative_gives_all_that_tie_and_says_of_how_many(catalogue):
     [
         ("Welches Schlagwort hat Wachs und Honig?", "Wachs", "heißt nichts „Schlagwort“"),
         ("Welche Werke haben keinen Verlag?", "was fehlt", "„Verlag“"),
+        ("Welche Bilder sind von Hanna Möller?", "Hier gibt es „Bild“, „Hanna Möller“", "Sprachmodell"),
     ],
 )
 def test_a_refusal_says_what_would_help(catalogue, question, told, not_told):

@@ -16,7 +16,7 @@ from kbnav.agents.skb import skb_offline
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.questions import read
+from kbnav.knowledge.skb.matching import read
 from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.trajectory import Turn
 from kbnav.sessions.session import ask

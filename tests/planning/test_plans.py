@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.plans import Judged, Made, PlanScores, judge, made, right_paths
+from benchmarks.plans import Judged, PlanScores, judge, made, right_paths
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
@@ -29,10 +29,13 @@ from kbnav.planning.paths import (
     TEXT,
     TEXT_PATH,
     Hop,
+    InContext,
     Plan,
     PlannedPath,
+    PlanOptions,
     RelationPath,
     checked,
+    open_planner,
     parse_paths,
     path_text,
     reached,
@@ -53,7 +56,6 @@ from kbnav.planning.plan_fuse import (
     save,
     train,
 )
-from kbnav.planning.planners import InContext, PlanOptions, open_planner
 from kbnav.planning.ranker import Candidates, Questions, Ranker, Scorer, log_softmax
 from kbnav.planning.seq2seq import learnt
 from kbnav.planning.training import LabelledQuestion, examples, made_from, path_label
@@ -378,35 +380,6 @@ def test_a_damaged_ranker_is_refused(trained, clinic, tmp_path, damage):
         Ranker.load(tmp_path, clinic, Words())
 
 
-class Fixed:
-    """A planner whose plans are given."""
-
-    name = "fixed"
-
-    def __init__(self, plans: dict[str, list[str]]) -> None:
-        self._plans = plans
-
-    def plan(self, question: str, nodes: object, trace: object = None) -> Plan:
-        paths = [parse_paths(f"<PATH>{relation}</PATH>")[0] for relation in self._plans[question]]
-        return Plan(tuple(PlannedPath(RelationPath(path, ()), 1 / len(paths)) for path in paths))
-
-
-def test_a_symmetric_relation_is_right_either_way_and_counts_once():
-    there, back, other = (
-        RelationPath((hop,), ("gene", "gene")) for hop in (Hop("near"), Hop("near", "in"), Hop("far"))
-    )
-    one = Made("1", ("g",), frozenset({"gene"}), {there: 0.5, back: 0.5}, ((there, back),))
-    two = Made("2", ("g",), frozenset({"gene"}), {there: 0.25, back: 0.25, other: 0.5}, ((there, back), (other,)))
-    plans = {"1": ["^near", "far"], "2": ["near", "^near", "text", "far"]}
-    found = judge(Fixed(plans), [one, two])
-    # ^near is right; of the second's two paths both are among the first three, near and ^near being one
-    assert (found.planner.first, found.planner.first_three) == (1.0, 1.0)
-    # near, either way, is right 1.5 times, far 0.5 times
-    assert (found.most_frequent.first, found.most_frequent.first_three) == (1.0, 1.0)
-    half = judge(Fixed({"1": ["far", "^near"], "2": []}), [one, two]).planner
-    assert (half.first, half.first_three, half.planned) == (0.0, 0.5, 0.5)
-
-
 def test_another_schema_or_encoder_is_refused_with_both_names(trained, clinic, tmp_path):
     trained.save(tmp_path)
     other = built(tmp_path / "other", edges=EDGES + "p1,cites,x1\n", name="ward")
@@ -574,14 +547,10 @@ def test_the_command_trains_and_says_what_is_wrong(market, tmp_path, kbnav):
     learned, judged = write("learned", market.questions(12, 0)), write("judged", market.questions(6, 0))
     foreign = write("foreign", [LabelledQuestion("who?", ["nobody"])])
     kb, out = str(market.skb.place), str(tmp_path / "out")
-    said = kbnav.out("train", "fuse", "--kb", kb, "--dataset", learned, "--validation", judged, "--out", out)
-    assert "learned from 12 questions" in said
-    code, _, error = kbnav("train", "fuse", "--kb", kb, "--dataset", learned, "--validation", judged, "--out", out)
-    assert (code, "holds something trained already" in error) == (2, True)
-    code, _, error = kbnav(
-        "train", "fuse", "--kb", kb, "--dataset", foreign, "--validation", judged, "--out", out + "2"
-    )
-    assert (code, "no question of" in error) == (2, True)
+    fuse = ("train", "fuse", "--kb", kb, "--validation", judged, "--dataset")
+    assert "learned from 12 questions" in kbnav.out(*fuse, learned, "--out", out)
+    assert "holds something trained already" in kbnav.refused(*fuse, learned, "--out", out)
+    assert "no question of" in kbnav.refused(*fuse, foreign, "--out", out + "2")
     assert not Path(out + "2").exists()
     kbnav.out("retrieve", "--system", "plan-fuse", "--kb", kb, "--set", f"trained={out}", "things that Anna Holm sells")
 

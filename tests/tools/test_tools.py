@@ -13,15 +13,39 @@ from kbnav.knowledge.base import Edge, Entity, Entry, Neighborhood, Qualifier, S
 from kbnav.knowledge.ranking import neighborhood
 from kbnav.knowledge.sparql.remarks import Measure
 from kbnav.knowledge.wikidata.entities import without_unknown
+from kbnav.knowledge.wikidata.kb import WikidataKB
 from kbnav.models.cancellation import current_cancellation
 from kbnav.models.scripted import ScriptedModel
 from kbnav.runs.trajectory import Call, Step
-from kbnav.tools.context import Context, Shown, prune_by_ranking, prune_whole
+from kbnav.tools.context import Context, Observation, Shown, prune_by_ranking, prune_whole
 from kbnav.tools.show import entry_text, neighborhood_text, rows_text, search_text, statement_lines, table_text
 from kbnav.tools.toolbox import WIKIDATA_TOOLS, Toolbox
 from kbnav.tools.wikidata import get_entry
 from tests.knowledge.parts import Over
-from tests.tools.using import table, use
+
+ASKED = "Which elements were discovered by Marie Curie?"
+
+
+def use(context: Context, tool: str, **arguments: object) -> Observation:
+    toolbox = Toolbox.for_kb(context.kb)
+    thought, values = toolbox.validate(tool, {"thought": "why", **arguments})
+    return toolbox.run(context, tool, thought, values)
+
+
+def table(columns: str, *rows: tuple[object, ...], **labels: str) -> AnswerTable:
+    terms = [
+        tuple(
+            None if cell is None else Term("uri" if str(cell).startswith("http") else "literal", str(cell))
+            for cell in row
+        )
+        for row in rows
+    ]
+    return AnswerTable(tuple(columns.split()), tuple(terms), labels=labels)
+
+
+@pytest.fixture
+def context(mini_kb: WikidataKB) -> Context:
+    return Context(mini_kb, ASKED, "en", prune_by_ranking(Shown()), seen=ASKED)
 
 
 def test_every_schema_is_made_from_the_function_and_its_docstring(context):
@@ -211,7 +235,7 @@ def test_dates_read_as_in_entries_and_amounts_in_several_units_have_theirs():
 
 def test_where_nothing_has_the_name_a_part_of_wikidata_says_how_to_reach_what_has_no_label(context):
     found = use(context, "search_entities", query="Marie Curie of Poland").text
-    assert "has no label is found from a neighbour" in found
+    assert "has no label is found only by" in found
     assert "no label" not in use(context, "search_entities", query="Marie Curie").text
 
 

@@ -19,7 +19,7 @@ from kbnav.retrieval.qagnn import Builder, CandidateList, Candidates, inside, to
 from kbnav.settings.model import Settings
 from kbnav.settings.systems import read_options
 from kbnav.training.data import Documents, Example, Miner, Row, batches, means, read_lists, read_sources, split
-from kbnav.training.dense import DenseOptions
+from kbnav.training.retrievers import DenseOptions
 from kbnav.training.task import WORK, Ended, Point, Task, Work
 from tests.knowledge.skb.sources import csv_skb
 from tests.trained.shop import DOORS, examples, names, write_questions

@@ -27,8 +27,7 @@ from kbnav.retrieval.qagnn_model import Layer, Network, Sizes
 from kbnav.settings.model import Settings
 from kbnav.training.data import Split, split
 from kbnav.training.data import examples as labelled
-from kbnav.training.dense import DenseOptions, train_dense
-from kbnav.training.qagnn import QAGNNOptions, train_qagnn
+from kbnav.training.retrievers import DenseOptions, QAGNNOptions, train_dense, train_qagnn
 from kbnav.training.task import CURVE, WORK, Listener, Point, Task, enough_memory
 from tests.trained.shop import DOCUMENT, DOORS, build_shop, examples, names, write_questions
 

@@ -67,7 +67,7 @@ ENOUGH = 0.9
 
 def plural(number: int, noun: str) -> str:
     """A number with an English noun, as in ``1 query`` and ``2,000 queries``."""
-    several = re.sub(r"(?<![aeiou])y$", "ie", noun) + "s"
+    several = re.sub(r"(?<![aeiou])y$", "ie", re.sub(r"((?<=[sxz])|(?<=[cs]h))$", "e", noun)) + "s"
     return f"{number:,} {noun if number == 1 else several}"
 
 

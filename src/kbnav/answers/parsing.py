@@ -61,6 +61,12 @@ _BOUNDS = [
 ]
 """Whether the numbers may be years, their signs, and the pattern."""
 _CENTURY = re.compile(r"\b\d+(?:st|nd|rd|th|\.|e) (?:century|jahrhundert|siècle)", re.IGNORECASE)
+_SPAN = re.compile(
+    r"\b(?:[Ii]n|[Oo]f|[Dd]uring) the (?:(\d\d)(?:st|nd|rd|th) century(?! B)|(\d\d[1-9]0)s)\b"
+    r"|\b[Ii]m (\d\d)\. Jahrhundert\b(?! v)|\b[Ii]n den (\d\d[1-9]0)er(?: Jahren|n)?\b"
+    r"|\b[Aa]u (\d\d)e siècle\b(?! av)|\b[Dd]ans les années (\d\d[1-9]0)\b|\b[Ee]n los años (\d\d[1-9]0)\b"
+)
+"""A century, or a decade of four digits: "the 1900s" may be either."""
 _FILLER = re.compile(r"\bat (?:any|some) (?:point|time)\b|(?<=\bis )it true that\b", re.IGNORECASE)
 _ABOUT = (
     r"(?i)\W*(?:(?:(?:what|who) (?:is|was)|(?:was|wer) (?:ist|war)|qui est|qu[eé] es|quién es|tell me about)"
@@ -154,7 +160,8 @@ def read_question(text: str, language: str) -> Question:
     quoted = [Phrase(name.strip(), named=True, whole=True) for name in marked if name.strip()]
     bare = _FILLER.sub("", _WHOLE_NAME.sub(" , ", text))
     code = language.split("-")[0]
-    phrases = _unspaced(bare, words) if code in _UNSPACED else _spaced(bare, words, capitals=code != "de")
+    plain = _SPAN.sub(" ", bare)
+    phrases = _unspaced(plain, words) if code in _UNSPACED else _spaced(plain, words, capitals=code != "de")
     lowered = " ".join(token.casefold() for token in _TOKEN.findall(bare)) if code not in _UNSPACED else bare
     # By the first question word; of those that begin at the same place, the longest.
     edge = "" if code in _UNSPACED else " "
@@ -174,7 +181,7 @@ def read_question(text: str, language: str) -> Question:
     bounds, rest = _bounds(bare, code)
     telling = _TOKEN.findall(rest)
     compared = [token.casefold() for token in telling]
-    counted = [one.said for one in bounds if not one.dated] + _CENTURY.findall(bare)
+    counted = [one.said for one in bounds if not one.dated] + _CENTURY.findall(plain)
     turning = {*_ALTERNATIVES, *_GROUPS, *words.measures, *words.comparatives}
     turned = [one for one in telling if one.casefold() in turning or _NEGATION.fullmatch(one)]
     return Question(
@@ -217,6 +224,11 @@ def with_names(question: Question, names: Iterable[str], language: str) -> Quest
     return replace(question, phrases=tuple(dict.fromkeys(phrases)))
 
 
+def spoken(name: str) -> str:
+    """A name as people say it: Otto Hahn, for Hahn, Otto; years or a number behind it stay there."""
+    return re.sub(r"^([^,]+), ([^,(]+?)(?=,| \(|$)", r"\2 \1", name)
+
+
 def stems(text: str) -> list[str]:
     """The words of a text, without case and the endings of plurals."""
     return [*map(singular, words_of(text))]
@@ -224,7 +236,11 @@ def stems(text: str) -> list[str]:
 
 def _bounds(text: str, language: str) -> tuple[tuple[Bound, ...], str]:
     """The numbers of a question, and the rest of it; what counts a list, as in "which 5", is no bound."""
-    found, rest, classes = list[Bound](), _CENTURY.sub("", text), lexicon(language).classes
+    found, rest, classes = list[Bound](), _CENTURY.sub("", _SPAN.sub("", text)), lexicon(language).classes
+    for one in _SPAN.finditer(text):
+        year = int("".join(filter(None, one.groups())))
+        ends = (year, year + 9) if year > 99 else (100 * year - 99, 100 * year)
+        found += [Bound(one[0], sign, str(end), dated=True) for sign, end in zip((">=", "<="), ends, strict=True)]
     for timed, signs, pattern in _BOUNDS:
         for one in re.finditer(pattern, rest, re.IGNORECASE):
             dated = timed and all(map(_YEAR.fullmatch, one.groups()))

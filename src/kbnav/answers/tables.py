@@ -6,8 +6,9 @@ import csv
 import io
 import json
 import re
+import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain, repeat
 from math import isclose
 from typing import Annotated, Any, Literal, NamedTuple
@@ -21,6 +22,24 @@ from kbnav.errors import BadResponse
 def encodable(text: str) -> str:
     """The text with lone surrogates, which JSON escapes can smuggle in and UTF-8 cannot carry, replaced by ``?``."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxtuple = _SHORT.maxlist = _SHORT.maxdict = 3
+_SHORT.maxstring, _SHORT.maxother = 80, 200
+
+
+def _brief(record: Any) -> str:
+    known = ((one.name, getattr(record, one.name), one.default) for one in fields(record))
+    told = (f"{name}={_SHORT.repr(value)}" for name, value, usual in known if value != usual and value not in ((), {}))
+    return f"{type(record).__name__}({', '.join(told)})"
+
+
+class Brief:
+    """A dataclass whose ``repr`` has the fields that are not as by default, long ones cut."""
+
+    def __init_subclass__(cls) -> None:
+        cls.__repr__ = _brief  # type: ignore[method-assign]  # before the dataclass makes one
 
 
 TermType = Literal["uri", "literal", "bnode"]

@@ -158,7 +158,8 @@ def _reading_lines(run: Run, texts: Texts) -> Iterator[str]:
     if unused:
         words = ", ".join(texts("read.word", word=word) for word in unused)
         yield texts("read.unread" if none else "read.unused", words=words)
-    known = EXAMPLES.get(str(run.settings.get("kb")), ()) if none and run.model == OFFLINE else ()
+    kb, tables = str(run.settings.get("kb")), run.settings.get("sparql", {})
+    known = EXAMPLES.get(kb) or tables.get(kb, {}).get("examples", ()) if none and run.model == OFFLINE else ()
     nearest = sorted(known, key=lambda one: -relevance(run.question, [one])[0])[:3]
     if instead := read.instead or nearest:
         yield "\n  ".join((texts("read.instead"), *instead))
@@ -210,16 +211,15 @@ def _answer_lines(run: Run) -> RenderableType:
 
 def table_lines(table: AnswerTable, texts: Texts | None = None) -> RenderableType:
     """The first rows of a table, labels with their ids, and how many there are; in English without ``texts``."""
-    rows = [[_named_text(cell, table) for cell in row] for row in table.rows[:ROWS]]
+
+    def named(cell: Cell) -> str:
+        label = table.label(cell)
+        return f"{cut(label, 200)} ({table.entity(cell)})" if label else readable_text(cell, table, 200)
+
+    rows = [[named(cell) for cell in row] for row in table.rows[:ROWS]]
     texts, count = texts or Texts("en"), len(table.rows)
     total = texts("rows.some", first=1, last=ROWS, total=count) if count > ROWS else texts("rows.all", n=count)
     return Group(_grid(dict(zip(table.columns, table.columns, strict=True)), rows), Text(total, style="dim"))
-
-
-def _named_text(cell: Cell, table: AnswerTable) -> str:
-    """A cell; of an entity its label, and behind it the id."""
-    label = table.label(cell)
-    return f"{cut(label, 200)} ({table.entity(cell)})" if label else readable_text(cell, table, 200)
 
 
 def _grid(heads: Mapping[str, str], rows: Iterable[Sequence[str]]) -> Table:

@@ -275,7 +275,7 @@ def build_server(backend: LocalBackend | SharedBackend, hide: Secrets) -> Server
         return type(found).model_validate(hide.hidden_in(found.model_dump(mode="json")))
 
     instructions, opened = [], backend.settings.kb
-    name = backend.kb.name if "/" in opened else opened  # not the address of a folder
+    name = backend.settings.source.title or (backend.kb.name if "/" in opened else opened)  # no folder's address
     if agent:
         known = next((entry.about.rstrip(".") for entry in systems() if entry.name == agent.name), "one of your own")
         instructions.append(_INSTRUCTIONS.format(kb=name, agent=agent.name, about=known))

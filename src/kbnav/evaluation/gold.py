@@ -7,6 +7,7 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -69,10 +70,7 @@ def collect_gold(
             journal.append(answer)
         known |= at_once
         done_before = len(questions) - len(todo)
-
-        def ask(question: Question) -> tuple[GoldAnswer, bool]:
-            return _ask(question, base, language)
-
+        ask = partial(_ask, kb=base, language=language)
         # Held by no name: what is under way is stopped as soon as the loop is left by an error.
         for number, (question, future) in enumerate(side_by_side(todo, ask, jobs=jobs, stopped=stopped), 1):
             answer, down = future.result()

@@ -64,8 +64,16 @@ class RunInfo:
 
     @property
     def display_name(self) -> str:
-        """The system, marked where it was given something of the gold answers."""
-        return f"{self.system} (given {GIVEN[self.from_gold]})" if self.from_gold else self.system
+        """The system, with its preset, what is left out of it, and what it was given of the gold answers."""
+        own, options = self.settings, self.settings.get("options", {})
+        groups = (own.get("budget", {}).get("without"), own.get("without_tools"), options.get("without"))
+        left = [name for group in groups if isinstance(group, list | tuple) for name in group]
+        left += ["pruning"] if own.get("pruning") == "none" else []
+        preset = options.get("preset", "kbnav")
+        about = [f"preset {preset}"] if preset != "kbnav" else []
+        about += [f"without {', '.join(left)}"] if left else []
+        about += [f"given {GIVEN[self.from_gold]}"] if self.from_gold else []
+        return f"{self.system} ({'; '.join(about)})" if about else self.system
 
 
 @dataclass(frozen=True)

@@ -301,13 +301,10 @@ def _bin(label: str, scores: Sequence[float | None], total: int) -> Bin:
 
 def _action_bins(asked: Sequence[_Asked], steps: Callable[[Run], Sequence[Step]]) -> tuple[Bin, ...]:
     """By number of actions; empty bins at the end are left out."""
-    ends = [*((f"{low}–{high}" if low < high else str(low), high) for low, high in ACTION_BINS), ("> 30", math.inf)]
     bins: list[Bin] = []
-    before = -1.0
-    for label, high in ends:
-        scores = [score for run, score in asked if before < len(steps(run)) <= high]
-        bins.append(_bin(label, scores, len(asked) or 1))
-        before = high
+    for low, high in (*ACTION_BINS, (31, math.inf)):
+        label = "> 30" if high == math.inf else f"{low}–{high}" if low < high else str(low)
+        bins.append(_bin(label, [score for run, score in asked if low <= len(steps(run)) <= high], len(asked) or 1))
     while bins and not bins[-1].count:
         bins.pop()
     return tuple(bins)
@@ -443,7 +440,8 @@ def _table(report: Report, runs: Sequence[RunReport], form: str, with_intervals:
             text += star if adjusted.get(one, {}).get(run.name, 1) < ALPHA else ""
             text += spread.format(low, high) if with_intervals and own else ""
             cells += (text, low, high) if apart else (text,)
-        about = (run.name, run.info.display_name, run.info.model or "–", run.info.dataset)
+        dataset = run.info.dataset + (", by labels" if run.scores.by == "labels" else "")
+        about = (run.name, run.info.display_name, run.info.model or "–", dataset)
         rows.append((*map(escape, about), str(run.scores.all.questions), *cells))
     if form == "markdown":
         rows.insert(1, ("---",) * len(rows[0]))
@@ -472,6 +470,7 @@ def run_records(report: Report) -> list[dict[str, Any]]:
             "system": run.info.display_name,
             "model": run.info.model,
             "dataset": run.info.dataset,
+            "by": run.scores.by,
             "questions": len(run.results),
             "reached": run.reached,
             "means": {metric: asdict(mean) for metric, mean in run.means.items()},

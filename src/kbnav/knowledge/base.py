@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from kbnav.answers.tables import AnswerTable, Ranking
+from kbnav.answers.tables import AnswerTable, Brief, Ranking
 from kbnav.errors import BadArguments
 from kbnav.models.cancellation import within
 
@@ -43,7 +43,7 @@ def followed(relation: str, direction: Direction) -> tuple[str, Direction]:
 
 
 @dataclass(frozen=True)
-class Entity:
+class Entity(Brief):
     """An entity, property or node: enough of it to be shown on one line."""
 
     id: str
@@ -86,7 +86,7 @@ class SearchResult:
 
 
 @dataclass(frozen=True)
-class Value:
+class Value(Brief):
     """The value of a statement or qualifier.
 
     ``text`` is for reading (a label, a date to its precision, a number with its unit); ``id`` is set where the value is
@@ -119,7 +119,7 @@ class Qualifier:
 
 
 @dataclass(frozen=True)
-class Statement:
+class Statement(Brief):
     """An outgoing edge of an entry."""
 
     property: Entity
@@ -129,7 +129,7 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Entry:
+class Entry(Brief):
     """Everything shown of one entity: its statements and, in an SKB, its document.
 
     ``redirected_from`` is the id asked for where the entity was merged into another. ``omitted`` counts the statements
@@ -156,7 +156,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Edge:
+class Edge(Brief):
     """An edge as seen from the entity asked about; ``indirect``: stated (``p:``, ``ps:``), and not ``wdt:``."""
 
     direction: Literal["out", "in"]
@@ -180,7 +180,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Neighborhood:
+class Neighborhood(Brief):
     """Edges of one entity, ranked; ``total`` counts those that matched before the limit was applied.
 
     ``relations`` are their relations with how many edges each has, most first, those that come in under ``^relation``.

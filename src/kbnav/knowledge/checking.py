@@ -13,7 +13,7 @@ from typing import Literal
 
 from kbnav.answers.language import plural
 from kbnav.answers.tables import AnswerTable
-from kbnav.errors import CredentialsError, KbnavError, ServiceError, Stopped, StopRun, TellModel
+from kbnav.errors import CredentialsError, KbnavError, ServiceError, Stopped, TellModel
 from kbnav.knowledge.base import KnowledgeBase, Meter, Shaped, counted_by
 from kbnav.knowledge.sparql.vocabulary import CONCEPTS, INSTANCE_OF, SUBCLASS_OF, vocabulary_of
 from kbnav.models.cancellation import Cancellation
@@ -69,8 +69,8 @@ def check_kb(kb: KnowledgeBase, settings: Settings, *, seconds: float = TIME) ->
     """
     kind, trial = kb_kind(kb), _Trial(kb_kind(kb), settings)
     names = ("queries", "IRIs", "properties", "search", "entry", "labels", "classes", "neighbours", "vectors")
-    own = {"IRIs": "wikibase", "properties": "wikibase", "classes": "sparql"}
-    tries = [(one, getattr(trial, one.lower())) for one in names if own.get(one, kind) == kind]
+    own = {"IRIs": ["wikibase"], "properties": ["wikibase"], "classes": ["sparql"], "vectors": ["wikibase", "skb"]}
+    tries = [(one, getattr(trial, one.lower())) for one in names if kind in own.get(one, [kind])]
     cancellation = Cancellation()
     timer = threading.Timer(seconds, cancellation.stop, ["there was no time left"])
     timer.daemon = True
@@ -86,13 +86,14 @@ def check_kb(kb: KnowledgeBase, settings: Settings, *, seconds: float = TIME) ->
             except Stopped:
                 verdict, remedy = "not tried", ""
                 says = f"what was asked before took {seconds:.0f} s, up to {slowest:.0f} s for one part"
-            except _NothingSeen as error:
-                verdict, says, remedy = "fails", str(error), ""
             except KbnavError as error:
                 verdict, says = "fails", str(error).splitlines()[0]
                 remedy = "" if isinstance(error, CredentialsError) else trial.remedy(what)
                 if kind == "sparql" and isinstance(error, ServiceError):  # it has but this one interface
+                    remedy = remedy if what == "queries" else ""
                     tries.clear()
+            if (what, verdict) == ("queries", "fails"):  # nothing was seen that the rest can be tried with
+                tries.clear()
             took = round(time.monotonic() - began, 3)
             slowest = max(slowest, took)
             yield Finding(what, verdict, " ".join(says.split())[:300], remedy, took, sum(meter.sent.values()))
@@ -104,10 +105,6 @@ def broken(findings: list[Finding], kb: KnowledgeBase) -> list[str]:
     """What fails of that which agents need."""
     needed = _NEEDED[kb_kind(kb)]
     return [one.what for one in findings if one.what in needed and one.verdict == "fails"]
-
-
-class _NothingSeen(StopRun):
-    pass
 
 
 class _Trial:
@@ -139,7 +136,11 @@ class _Trial:
             table = kb.execute_query(_THING)
             seen = self._thing = next((one for row in table.rows for cell in row if (one := table.entity(cell))), "")
             if not seen:
-                return "fails", "it has no data", ""
+                named = self._rows(kb, f"SELECT DISTINCT ?g WHERE {{ GRAPH ?g {{ ?s ?p ?o }} }} LIMIT {_MANY}")
+                if graphs := [cell.value for row in named.rows for cell in row if cell]:
+                    remedy = self._in_toml("name those to be asked in kbnav.toml, perhaps as here", graph=tuple(graphs))
+                    return "fails", "its default graph is empty; its data are in named graphs", remedy
+                return "fails", "it has no data", "load data, or give the address of a dataset that has some"
         written = f", written for {engine}" if (engine := getattr(kb, "engine", "")) else ""
         return "works", f"SPARQL runs{written}, and finds {seen}", ""
 
@@ -169,13 +170,14 @@ class _Trial:
     def search(self, kb: KnowledgeBase) -> Tried:
         wanted = self._sample(kb)
         if not self._label:
-            return "partly", "nothing with a label was seen, so that nothing can be looked for", ""
+            return "partly", "nothing with a label was seen, so that nothing can be looked for", "see labels"
         found = kb.search_entities(self._label, kind="property" if wanted == self._property else "any")
         known = {one.id for one in (*found.entities, *found.properties)}
         if wanted in known:
             return self._indexed(kb, f"{self._label!r} finds {wanted}")
         if known:
-            return "partly", f"{self._label!r} finds {plural(len(known), 'thing')}, and {wanted} is not among them", ""
+            says = f"{self._label!r} finds {plural(len(known), 'thing')}, and {wanted} is not among them"
+            return "partly", says, self._anew(kb) or self.remedy("search")
         _, says, remedy = self._indexed(kb, f"{self._label!r}, the name of {wanted}, finds nothing")
         return "fails", says, remedy or self._anew(kb) or self.remedy("search")
 
@@ -223,9 +225,12 @@ class _Trial:
         """What to do so that things get names, of which ``texts`` may be the properties."""
         if not texts:
             return "no property of theirs holds texts: give them names in the data, by rdfs:label"
+        labels = tuple(dict.fromkeys((*self._settings.source.labels, *texts)))
+        return self._in_toml("say in kbnav.toml which properties hold their names, perhaps as here", labels=labels)
+
+    def _in_toml(self, what: str, **own: tuple[str, ...]) -> str:
         name, source = self._settings.source_of(self._settings.kb)
-        table = source.model_copy(update={"labels": tuple(dict.fromkeys((*source.labels, *texts)))}).as_toml(name)
-        return f"say in kbnav.toml which properties hold their names, perhaps as here, and give --kb {name}:\n{table}"
+        return f"{what}, and give --kb {name}:\n{source.model_copy(update=own).as_toml(name)}"
 
     def classes(self, kb: KnowledgeBase) -> Tried:
         found = kb.classes() if isinstance(kb, Shaped) else ()
@@ -250,12 +255,10 @@ class _Trial:
         return rows
 
     def _sample(self, kb: KnowledgeBase) -> str:
-        """Something that is there, looked up once with its label. Raises _NothingSeen."""
+        """Something that is there, looked up once with its label."""
         if not (self._label or self._thing) and self._property:
             used = [one for one in kb.get_property_examples(self._property) if one.subject.label]
             self._thing = used[0].subject.id if used else ""
         wanted = self._thing or self._property
-        if not wanted:
-            raise _NothingSeen("nothing was seen by a query, so that this cannot be tried")
         self._label = self._label or kb.labels([wanted]).get(wanted, "")
         return wanted

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal
 
-from kbnav.answers.tables import AnswerTable, Cell, Term
+from kbnav.answers.tables import AnswerTable, Brief, Cell, Term
 from kbnav.errors import KbnavError
 from kbnav.knowledge.absence import stated_none
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
@@ -53,7 +53,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Evidence(Brief):
     """One statement; one triple or edge where the knowledge base has no statements; or a sentence of a document.
 
     ``property`` is a property's id or a predicate's IRI. ``statement`` is the IRI of its node, empty where there is
@@ -78,7 +78,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Provenance:
+class Provenance(Brief):
     """What makes rows of an answer true: for each row asked for, in order, its evidence.
 
     ``absent`` says, in words, what was looked for and must not be found; ``cut``: there is more, which was not looked

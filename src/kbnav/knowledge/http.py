@@ -249,12 +249,10 @@ def _sparql_request(request: Request, method: str, authorization: str) -> reques
     wrapper = SPARQLWrapper(request.url)
     wrapper.setMethod(method)
     wrapper.setQuery(request.params["query"])
-    for name in request.params.keys() - {"query"}:
-        wrapper.addParameter(name, request.params[name])
     wrapper.addCustomHttpHeader("Accept", request.accept)
     if authorization:
         wrapper.addCustomHttpHeader("Authorization", authorization)
-    fields = {**wrapper.parameters, "query": wrapper.queryString}
+    fields = {**request.params, "query": wrapper.queryString}
     return _request(wrapper.method, wrapper.endpoint, wrapper.customHttpHeaders, fields)
 
 

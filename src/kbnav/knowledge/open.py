@@ -32,7 +32,7 @@ _LOG = logging.getLogger("kbnav.knowledge")
 
 def bundled_mirror(home: Path) -> Path:
     """The folder of the bundled mirror. Raises UsageError where ``home`` cannot be written to."""
-    from kbnav.knowledge.wikidata.mirror.store import FORMAT, META
+    from kbnav.knowledge.wikidata.mirror.mirror import FORMAT, META
 
     def make(sources: Sequence[Path], out: Path) -> None:
         from kbnav.knowledge.wikidata.mirror.build import build_mirror
@@ -279,10 +279,12 @@ def _mirror(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
     from kbnav.knowledge.sparql.vocabulary import WIKIDATA
     from kbnav.knowledge.wikidata.kb import WikidataKB
     from kbnav.knowledge.wikidata.mirror.mirror import LocalApi, LocalQueries, Mirror
+    from kbnav.knowledge.wikidata.mirror.pool import QueryLimits
     from kbnav.knowledge.wikidata.site import SITEINFO, WIKIDATA_SITE, learn
 
     folder = bundled_mirror(settings.home) if settings.kb == "mini" else Path(settings.kb)
-    with closing(Mirror(folder, query_timeout=settings.limits.query_timeout, workers=queries)) as mirror:
+    limits = QueryLimits(settings.limits.query_timeout, workers=queries)
+    with closing(Mirror(folder, limits)) as mirror:
         endpoints = _at(settings, Endpoints(sparql="", api="")).endpoints
         site = WIKIDATA_SITE
         if mirror.info.concept_base != WIKIDATA:

@@ -46,10 +46,9 @@ def host_of(url: str) -> str:
 def is_loopback(url: str) -> bool:
     """Whether a URL is served by this machine."""
     host = urlsplit(url).hostname or ""
-    try:
+    with suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return host == "localhost"
 
 
 @dataclass(frozen=True)
@@ -58,14 +57,14 @@ class Request:
 
     service: Service
     url: str
-    params: Mapping[str, str]
+    params: Mapping[str, Any]
     accept: str = "application/json"
     post: bool = False
 
     @property
     def method(self) -> Literal["GET", "POST"]:
         """POST where it is asked for and for long parameters; the vector service has GET only."""
-        long = self.service != "vector" and len(urlencode(self.params)) > LONGEST_GET
+        long = self.service != "vector" and len(urlencode(self.params, doseq=True)) > LONGEST_GET
         return "POST" if long or self.post else "GET"
 
     @property

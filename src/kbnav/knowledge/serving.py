@@ -19,10 +19,10 @@ import tempfile
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qs
 
 import uvicorn
 from pyoxigraph import Store
@@ -36,8 +36,8 @@ from kbnav.knowledge.connections import Deadlines, host_name, listening
 from kbnav.knowledge.skb.importers.rdf import opened, rdf_format
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, WIKIDATA
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
-from kbnav.knowledge.wikidata.mirror.mirror import BROKEN, MEMORY_LIMIT, QUERY_TIMEOUT, Mirror, run_query
-from kbnav.knowledge.wikidata.mirror.pool import Form, Gone, QueryError, QueryPool
+from kbnav.knowledge.wikidata.mirror.mirror import BROKEN, Mirror, run_query
+from kbnav.knowledge.wikidata.mirror.pool import LIMITS, Form, Gone, QueryError, QueryLimits, QueryPool
 from kbnav.settings.model import Endpoints
 
 MOST_CONNECTIONS = 128
@@ -143,7 +143,7 @@ def failure(status: int, text: str, headers: Mapping[str, str] | None = None) ->
 
 async def parameters(request: Request) -> dict[str, str]:
     """Those of the address and of the body together. Raises HTTPException for a body that is not read."""
-    found = dict(parse_qsl(request.url.query, keep_blank_values=True, errors="replace"))
+    found = _read(request.url.query)
     if request.method != "POST":
         return found
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -159,8 +159,13 @@ async def parameters(request: Request) -> dict[str, str]:
             raise HTTPException(413, f"the request is larger than {MOST_FORM} bytes", {"Connection": "close"})
     if kind in ("application/sparql-query", "application/sparql-update"):
         return found | {kind.removeprefix("application/sparql-"): body.decode(errors="replace")}
-    text = body.decode("ascii", errors="replace")
-    return found | dict(parse_qsl(text, keep_blank_values=True, errors="replace"))
+    return found | _read(body.decode("ascii", errors="replace"))
+
+
+def _read(text: str) -> dict[str, str]:
+    """Parameters by name, the last of each; but default graphs all, with spaces between."""
+    found = parse_qs(text, keep_blank_values=True, errors="replace")
+    return {name: " ".join(all_) if name == "default-graph-uri" else all_[-1] for name, all_ in found.items()}
 
 
 _THREADS = ThreadPoolExecutor(MOST_CONNECTIONS, "kbnav-serving")
@@ -214,7 +219,8 @@ def _answered(
     pool: QueryPool, query: str, prefixes: Mapping[str, str], accept: Sequence[str], graph: str, gone: Gone
 ) -> Response:
     """The reply to a query, errors and default forms (XML, RDF/XML) as Wikidata's service has them."""
-    form, graph_form = _choose(_ROW_FORMS, accept, "xml"), _choose(_GRAPH_FORMS, accept, "rdfxml")
+    form: Form = next((_ROW_FORMS[name] for name in accept if name in _ROW_FORMS), "xml")
+    graph_form: Form = next((_GRAPH_FORMS[name] for name in accept if name in _GRAPH_FORMS), "rdfxml")
     try:
         result = run_query(pool, query, prefixes, form=form, graph_form=graph_form, graph=graph, gone=gone)
     except (QuerySyntaxError, QueryRefused, QueryError) as error:
@@ -233,30 +239,19 @@ def _accepted(accept: str) -> list[str]:
     for part in accept.split(","):
         name, *given = (piece.strip().lower() for piece in part.split(";"))
         quality = next((piece[2:] for piece in given if piece.startswith("q=")), "1")
-        try:
+        with suppress(ValueError):
             found.append((-float(quality), name))
-        except ValueError:
-            continue
     return [name for _, name in sorted(found, key=lambda pair: pair[0])]
-
-
-def _choose(forms: Mapping[str, Form], wanted: Sequence[str], default: Form) -> Form:
-    return next((forms[name] for name in wanted if name in forms), default)
 
 
 _PREFIXES = {name: iri for name, iri in STANDARD_PREFIXES.items() if "wikidata" not in iri and "bigdata" not in iri}
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """What the files hold: statements in all, and in how many named graphs."""
+def load(files: Sequence[Path], folder: Path) -> tuple[int, int]:
+    """Read files into a new store in a folder, and give its numbers of statements and of named graphs.
 
-    statements: int
-    graphs: int
-
-
-def load(files: Sequence[Path], folder: Path) -> Loaded:
-    """Read files into a new store in a folder. Raises UsageError, and DataError for one that does not read."""
+    Raises UsageError, and DataError for one that does not read.
+    """
     formats = {file: rdf_format(file) for file in files}
     store = Store(str(folder))
     for file, form in formats.items():
@@ -264,32 +259,29 @@ def load(files: Sequence[Path], folder: Path) -> Loaded:
             # Relative IRIs are the file's own; where it lies on this machine is nobody's business.
             store.bulk_load(data, form, base_iri=f"file:///{file.name.removesuffix('.gz')}")
     store.flush()
-    return Loaded(len(store), sum(1 for _ in store.named_graphs()))
+    return len(store), sum(1 for _ in store.named_graphs())
 
 
 class RdfServer(Listening):
-    """Serves RDF files at ``/sparql``; ``loaded`` says what they hold."""
+    """Serves RDF files at ``/sparql``; ``statements`` and named ``graphs`` are how many they hold."""
 
     def __init__(
         self,
         files: Sequence[Path],
         host: str = "127.0.0.1",
         port: int = 0,
-        *,
-        query_timeout: float = QUERY_TIMEOUT,
-        memory_limit: int = MEMORY_LIMIT,
-        workers: int = 4,
+        limits: QueryLimits = LIMITS,
         names: Collection[str] = (),
     ) -> None:
-        """Load the files and listen; ``workers`` queries at once, each so long and so large. Raises as ``load``."""
+        """Load the files and listen. Raises as ``load``."""
         self._folder = Path(tempfile.mkdtemp(prefix="kbnav-sparql-"))
         try:
             store = self._folder / "store"
-            self.loaded = load(files, store)
-            self._pool = QueryPool(store, size=workers, timeout=query_timeout, memory_limit=memory_limit, union=True)
+            self.statements, self.graphs = load(files, store)
+            self._pool = QueryPool(store, limits, union=True)
 
             async def about(request: Request) -> Response:  # noqa: ARG001
-                return PlainTextResponse(f"{self.loaded.statements:,} RDF statements at /sparql\n")
+                return PlainTextResponse(f"{self.statements:,} RDF statements at /sparql\n")
 
             super().__init__([sparql_route("/sparql", self._pool, _PREFIXES), Route("/", about)], host, port, names)
         except BaseException:
@@ -320,17 +312,14 @@ class MirrorServer(Listening):
         path: Path,
         host: str = "127.0.0.1",
         port: int = 0,
-        *,
-        query_timeout: float = QUERY_TIMEOUT,
-        memory_limit: int = MEMORY_LIMIT,
-        workers: int = 4,
+        limits: QueryLimits = LIMITS,
         names: Collection[str] = (),
     ) -> None:
-        """Open the mirror and listen; limits are those of ``Mirror``, the rest is as ``Listening`` has it.
+        """Open the mirror and listen, as ``Listening`` does.
 
         Raises UsageError where there is no mirror or the address is taken, DataError where the mirror is damaged.
         """
-        self.mirror = Mirror(path, query_timeout=query_timeout, memory_limit=memory_limit, workers=workers)
+        self.mirror = Mirror(path, limits)
         self.info = self.mirror.info
         routes = [
             sparql_route("/sparql", self.mirror.pool, self.mirror.prefixes),
@@ -364,7 +353,7 @@ class MirrorServer(Listening):
         asked = await parameters(request)
 
         def answer() -> Response:
-            body, code = self.mirror.api.answer(asked)
+            body, code = self.mirror.answer(asked)
             return Response(_dump(body), media_type=_JSON, headers={"MediaWiki-API-Error": code} if code else None)
 
         return await in_thread(answer)

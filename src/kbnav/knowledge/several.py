@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -134,10 +135,8 @@ class SeveralKB:
 
     def _first(self, ask: Callable[[KnowledgeBase], T]) -> tuple[str, T]:
         for name, kb in self.parts.items():
-            try:
+            with suppress(UnknownId):
                 return name, ask(kb)
-            except UnknownId:
-                continue
         raise UnknownId(f"none of {', '.join(self.parts)} knows this id: search for the name to find its id")
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from html import escape
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, get_args
 
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, model_serializer, model_validator
 from typing_extensions import TypedDict
@@ -23,7 +23,7 @@ from kbnav.agents.machine import Event as MachineEvent
 from kbnav.answers.language import chosen_language, plural
 from kbnav.answers.tables import Absence, AnswerTable, Ranking
 from kbnav.errors import UsageError
-from kbnav.knowledge.base import Direction, Entity, Entry, KnowledgeBase, Neighborhood
+from kbnav.knowledge.base import Direction, Entity, Entry, KnowledgeBase, Neighborhood, Value
 from kbnav.knowledge.evidence import MOST_ROWS, Provenance
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
@@ -31,7 +31,7 @@ from kbnav.models.cancellation import Cancellation, in_thread
 from kbnav.runs.trajectory import Call, Doubt, Run, Status, Step, citation, query_link
 from kbnav.sessions import session
 from kbnav.sessions.evidence import run_evidence
-from kbnav.settings.model import OFFLINE, SEPARATOR, Settings, load_settings
+from kbnav.settings.model import OFFLINE, SEPARATOR, Settings, load_settings, own_names
 from kbnav.settings.plugins import did_you_mean, needs
 from kbnav.settings.systems import SystemName
 
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+Found = str | Entity | Value
+"""An entity, by its id or as it was found."""
 SHOWN = 10
 """Rows, or nodes, of an answer that is printed."""
 
@@ -55,9 +57,12 @@ class QueryResult(AnswerTable):
     def __bool__(self) -> bool:
         return bool(self.rows) if self.boolean is None else self.boolean
 
+    def __repr__(self) -> str:
+        return f"<QueryResult {self.boolean if self.boolean is not None else self.records()[:3]}, rows: {len(self)}>"
+
 
 class KB(AbstractContextManager["KB", None]):
-    """An open knowledge base; ``kbnav.open`` makes one.
+    """An open knowledge base; ``kbnav.open("mini")`` makes one.
 
     It is closed by ``close``, at the end of a ``with`` block, or when nothing refers to it any more. Threads may share
     it. ``base`` is what stands behind it, ``settings`` are those that it was opened with.
@@ -82,33 +87,45 @@ class KB(AbstractContextManager["KB", None]):
         return self._base
 
     def search(self, text: str, *, limit: int = 8, language: str | None = None) -> list[Entity]:
-        """Entities with such a name: at most ``limit`` items or nodes, then half as many properties; best first.
+        """Entities with such a name, as ``kb.search("radium")``; best first.
 
-        ``language`` is a code such as ``de``; None: that of the text.
+        At most ``limit`` items or nodes, then half as many properties. ``language`` is a code such as ``de``; None:
+        that of the text.
         """
+        wanted(text, "search", str, "a name")
         found = self.base.search_entities(text, language=self._language(language, text), limit=limit)
         return [*found.entities, *found.properties]
 
-    def entry(self, entity_id: str, *, language: str | None = None) -> Entry:
-        """Everything known of one entity: its statements, and its document where it has one. Raises UnknownId."""
-        return self.base.get_entry(entity_id, language=self._language(language))
+    def entry(self, entity_id: Found, *, language: str | None = None) -> Entry:
+        """Everything known of one entity, as ``kb.entry("Q1128")``. Raises UnknownId.
+
+        That is its statements, and its document where it has one. ``entity_id`` may also be what was found.
+        """
+        return self.base.get_entry(_id_of(entity_id), language=self._language(language))
 
     def neighbors(
-        self, entity_id: str, *, relation: str | None = None, direction: Direction = "both", limit: int = 20
+        self, entity_id: Found, *, relation: str | None = None, direction: Direction = "both", limit: int = 20
     ) -> Neighborhood:
-        """Links of an entity, both ways unless told otherwise; ``note`` says where there are more. Raises UnknownId."""
+        """Links of an entity, as ``kb.neighbors("Q979", direction="in")``. Raises UnknownId.
+
+        They go both ways unless told otherwise; ``note`` says where there are more.
+        """
+        if direction not in get_args(Direction):
+            raise UsageError(f"direction= takes one of {', '.join(get_args(Direction))}, not {direction!r}")
         found = self.base.search_neighbors(
-            entity_id, relation=relation, direction=direction, limit=limit, language=self._language(None)
+            _id_of(entity_id), relation=relation, direction=direction, limit=limit, language=self._language(None)
         )
         shown = len(found.edges)
         cut = f"{shown} of {plural(found.total, 'link')}; limit=… gives more" if shown < found.total else ""
         return replace(found, note=" ".join(filter(None, (found.note, cut))))
 
     def query(self, sparql: str, *, language: str | None = None) -> QueryResult:
-        """The result of a SPARQL query that only reads; ``.records()`` gives its rows as plain Python values.
+        """The result of a SPARQL query that only reads, as ``kb.query("SELECT ?who { wd:Q979 wdt:P61 ?who }")``.
 
-        Raises QuerySyntaxError, QueryRefused and QueryTimeout of ``kbnav.errors``.
+        Its ``.records()`` gives the rows as plain Python values. Raises QuerySyntaxError, QueryRefused and QueryTimeout
+        of ``kbnav.errors``.
         """
+        wanted(sparql, "query", str, "SPARQL as a text")
         return QueryResult(**vars(self.base.execute_query(sparql, language=self._language(language))))
 
     @property
@@ -124,6 +141,7 @@ class KB(AbstractContextManager["KB", None]):
         Of a ranking of an SKB's nodes: the edges that lead to them, and a sentence of each one's document. It is empty
         where the answer has neither. A service that does not answer ends nothing: ``failed`` says why.
         """
+        wanted(answer, "evidence", Answer, "an Answer")
         return run_evidence(self.base, answer.run, rows) or Provenance()
 
     def close(self) -> None:
@@ -131,6 +149,7 @@ class KB(AbstractContextManager["KB", None]):
         self._end()
 
     def _language(self, given: str | None, text: str = "") -> str:
+        wanted(given, "language=", str | None, "a code such as 'de'")
         return chosen_language(given or self.settings.language, text)
 
     def __exit__(self, *error: object) -> None:
@@ -138,6 +157,18 @@ class KB(AbstractContextManager["KB", None]):
 
     def __repr__(self) -> str:
         return f"<KB {self.name}>"
+
+
+def wanted(value: object, name: str, kind: Any, what: str) -> None:
+    """Raise UsageError, which says ``what`` is wanted under a name, for a value that is not of the kind."""
+    if not isinstance(value, kind):
+        raise UsageError(f"{name} takes {what}, not {type(value).__name__}")
+
+
+def _id_of(entity: Found) -> str:
+    found = getattr(entity, "id", entity)
+    wanted(found, "entity", str, "an id, such as 'Q979', or what was found")
+    return str(found)
 
 
 class _Nodes(Sequence[Entity]):
@@ -166,7 +197,7 @@ def open(
     contact: str | None = None,
     settings: Settings | None = None,
 ) -> KB:
-    """Open a knowledge base, or several that are asked together.
+    """Open a knowledge base, or several that are asked together, as ``kbnav.open("mini")``.
 
     Args:
         kb: ``mini`` or ``demo`` (bundled), ``wikidata`` (live), the folder of an SKB or a mirror, a URL, or a knowledge
@@ -180,23 +211,20 @@ def open(
         UsageError: there is no such knowledge base.
         CredentialsError: live use without a contact.
     """
+    wanted(settings, *_SETTINGS)
     if not isinstance(kb, str | os.PathLike | None):
         if more or not hasattr(kb, "capabilities"):
             raise UsageError(f"kb= takes names, folders, URLs or one knowledge base, not {type(kb).__name__}")
-        return KB(kb, (_checked(settings) or load_settings()).model_copy(update={"kb": kb.name}))
+        return KB(kb, (settings or load_settings()).model_copy(update={"kb": kb.name}))
     names = [os.fspath(one) for one in (kb, *more) if one]
     told: dict[str, Any] = {"kb": SEPARATOR.join(names) or None, "contact": contact}
     given = {name: value for name, value in told.items() if value is not None}
-    used = own.model_copy(update=given) if (own := _checked(settings)) else load_settings(**given)
+    used = settings.model_copy(update=given) if settings else load_settings(**given)
     stack = ExitStack()
     return KB(stack.enter_context(open_kb(used)), used, stack)
 
 
-def _checked(settings: Settings | None) -> Settings | None:
-    """The settings as they are. Raises UsageError for anything else."""
-    if settings is None or isinstance(settings, Settings):
-        return settings
-    raise UsageError(f"settings= takes kbnav.Settings(…), not {type(settings).__name__}")
+_SETTINGS = ("settings=", Settings | None, "kbnav.Settings(…)")
 
 
 class AnswerDocument(TypedDict):
@@ -226,6 +254,7 @@ class Answer(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
+    __dir__ = own_names
 
     run: Run
     query_page: str = ""
@@ -296,7 +325,7 @@ class Answer(BaseModel):
 
     @property
     def query_words(self) -> str:
-        """What the query asks, in plain words (English, German, French or Spanish); empty where there is none."""
+        """What the query asks, in plain words (also German, French, Spanish, Chinese); empty where there is none."""
         outcome = self.run.outcome
         words = verbalize_answer(outcome.query, outcome.result, self.run.language)
         return words.text() if words else ""
@@ -368,9 +397,6 @@ class Answer(BaseModel):
     def __hash__(self) -> int:
         return hash(self.run.id)
 
-    def __dir__(self) -> list[str]:  # without pydantic's many names
-        return [name for name in super().__dir__() if name.startswith("__") or not hasattr(BaseModel, name)]
-
     def __str__(self) -> str:
         ranking = self.run.outcome.ranking or Ranking()
         ranked = [f"{rank}. {node.label} ({node.id})" for rank, node in enumerate(ranking.chosen[:SHOWN], 1)]
@@ -440,7 +466,11 @@ class AgentSource:
             raise TypeError(f"there is no argument {unknown[0]!r}{did_you_mean(unknown[0], known)}")
         if isinstance(tools := options.get("tools", ()), str) or not isinstance(tools, Collection):
             raise UsageError("tools= takes a list of tools, as in tools=[my_function] or tools=['get_entry']")
-        self.kb, self._options, self._settings = kb, options, _checked(options.get("settings"))
+        wanted(options.get("settings"), *_SETTINGS)
+        wanted(options.get("language"), "language=", str | None, "a code such as 'de'")
+        wanted(options.get("base_url"), "base_url=", str | None, "an address")
+        wanted(options.get("options"), "options=", Mapping | None, "a dictionary, as in {'preset': 'paper'}")
+        self.kb, self._options, self._settings = kb, options, options.get("settings")
         self.system = options.get("system", "")
 
     @contextmanager
@@ -493,7 +523,7 @@ def ask(
     cancellation: Cancellation | None = None,
     **how: Unpack[AskOptions],
 ) -> Answer:
-    """Ask a question and wait for its answer. The run is saved, as the command line does: ``kbnav show last``.
+    """Ask and wait for the answer: ``kbnav.ask("Who discovered polonium?", kb="mini")``. The run is saved.
 
     Args:
         question: in any language.
@@ -523,7 +553,7 @@ def ask(
 async def aask(
     question: str, *, on_step: Callable[[Step], None] | None = None, **how: Unpack[QuestionOptions]
 ) -> Answer:
-    """As ``ask``, awaited. Cancelling it ends the run, which is still saved. ``on_step`` runs in a thread."""
+    """As ``await kbnav.aask("Who discovered polonium?")``. Cancelled, its run ends. ``on_step`` runs in a thread."""
     return await awaited(partial(_run_of, question, _steps_to(on_step), **how))
 
 
@@ -544,7 +574,7 @@ async def awaited(call: Callable[[Cancellation], T], end: Callable[[Cancellation
 
 
 def retrieve(query: str, *, kb: AnyKB | None = None, k: int = 10, **how: Unpack[AskOptions]) -> Answer:
-    """Rank the ``k`` best nodes of an SKB for a query: the answer's ``rows``, best first. The run is saved.
+    """Rank nodes of an SKB, best first, as ``kbnav.retrieve("a ship of oak", kb="demo", k=3).rows``. The run is saved.
 
     The other parameters are those of ``ask``, but ``language`` and ``tools``; ``system`` is a retriever, ``bm25`` where
     none is named. Raises as ``ask``, and UsageError where the knowledge base is no SKB or ``k`` is not 1 or more.
@@ -553,13 +583,14 @@ def retrieve(query: str, *, kb: AnyKB | None = None, k: int = 10, **how: Unpack[
 
 
 async def aretrieve(query: str, *, kb: AnyKB | None = None, k: int = 10, **how: Unpack[AskOptions]) -> Answer:
-    """As ``retrieve``, awaited."""
+    """As ``await kbnav.aretrieve("a ship of oak", kb="demo")``; see ``retrieve``."""
     return await awaited(partial(_ranking_of, AgentSource(kb, **how), query, k))
 
 
 def _ranking_of(how: AgentSource, query: str, k: int, cancellation: Cancellation | None = None) -> Answer:
     from kbnav.retrieval.base import retrieved
 
+    wanted(k, "k=", int, "a number of nodes")
     if k < 1:
         raise UsageError(f"k is how many nodes are wanted, 1 or more, not {k!r}")
     with how.opening() as kb:
@@ -571,7 +602,7 @@ def _ranking_of(how: AgentSource, query: str, k: int, cancellation: Cancellation
 def stream(
     question: str, *, cancellation: Cancellation | None = None, **how: Unpack[QuestionOptions]
 ) -> Iterator[Event]:
-    """As ``ask``, with each event as it happens; the answer comes last. Leaving the loop ends the run."""
+    """As ``for event in kbnav.stream("Who discovered polonium?")``; the answer is last. Leaving it ends the run."""
     told: SimpleQueue[Event | BaseException] = SimpleQueue()
     own = Cancellation()
     with cancellation.on_cancel(own.stop) if cancellation else nullcontext():
@@ -586,7 +617,7 @@ def stream(
 
 
 async def astream(question: str, **how: Unpack[QuestionOptions]) -> AsyncIterator[Event]:
-    """As ``stream``, for ``async for``; cancelling the task ends the run too."""
+    """As ``async for event in kbnav.astream("Who discovered polonium?")``; cancelling the task ends the run too."""
     loop, told = asyncio.get_running_loop(), asyncio.Queue[Event | BaseException]()
     cancellation = Cancellation(loop)
 
@@ -644,8 +675,8 @@ def _run_of(
     config: RunnableConfig | None = None,
     **how: Unpack[AskOptions],
 ) -> Answer:
-    if not isinstance(after, Answer | None):
-        raise UsageError(f"after= takes the Answer of the question before, not {type(after).__name__}")
+    wanted(after, "after=", Answer | None, "the Answer of the question before")
+    wanted(cancellation, "cancellation=", Cancellation | None, "a Cancellation")
     source, history = AgentSource(kb, **how), after.run.turns if after else ()
     with source.opening() as opened:
         agent = source.built(opened, calls=True)
@@ -654,6 +685,7 @@ def _run_of(
 
 
 def _steps_to(on_step: Callable[[Step], None] | None) -> Callable[[MachineEvent], None] | None:
+    wanted(on_step, "on_step=", Callable | None, "a function of a step")
     if on_step is None:
         return None
 

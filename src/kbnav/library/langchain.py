@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def langchain_tools(kb: AnyKB | None = None, **how: Unpack[AskOptions]) -> list[BaseTool]:
-    """The tools with which a system navigates a knowledge base, for any agent that takes LangChain tools.
+    """The tools of a system for any agent of LangChain, as ``kbnav.langchain_tools("mini", tools=["get_entry"])``.
 
     A tool gives text for a model; the ``artifact`` of its message is the whole AnswerTable where a query ran. What a
     model can mend (a query that does not parse) comes back as a message of status ``error``; services that fail raise.
@@ -103,7 +103,7 @@ class Conversation(State):
 def graph(
     kb: AnyKB | None = None, *, checkpointer: Checkpointer = None, **how: Unpack[AskOptions]
 ) -> CompiledStateGraph[Conversation, None, Question, Conversation]:
-    """A system as a LangGraph graph: ``invoke``, ``ainvoke``, ``stream``, callbacks and tracing as on any other.
+    """A system as a LangGraph graph, as ``kbnav.graph("mini").invoke({"question": "Who discovered radium?"})``.
 
     It is given ``{"question": …}`` or ``{"messages": […]}``, and its last state has ``answer`` (the words), ``outcome``
     (query, table or ranking), ``path`` and ``discarded`` (the steps), ``usage``, and the answer among ``messages``.

@@ -36,8 +36,7 @@ from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.text import TextIndex
 from kbnav.knowledge.skb.vectors import VectorSearch
-from kbnav.planning.paths import TEXT_PATH, PathSchema, Plan, Planner, RelationPath, reached
-from kbnav.planning.planners import encoder_of
+from kbnav.planning.paths import TEXT_PATH, PathSchema, Plan, Planner, RelationPath, encoder_of, reached
 from kbnav.planning.ranker import EPOCHS, Mask, Ranker
 from kbnav.planning.training import MOST_ANSWERS, Example, LabelledQuestion, path_label, possible
 from kbnav.retrieval.base import NO_PROMPTS, Hits, TrainedOptions, as_ranking, candidate_ranges, hits_text

@@ -26,7 +26,7 @@ from kbnav.encoders.trained import Question, question_digests
 from kbnav.errors import DataError, Stopped, UsageError
 from kbnav.evaluation.metrics.statistics import paired_test
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.questions import read
+from kbnav.knowledge.skb.matching import read
 from kbnav.models.calls import open_calls
 from kbnav.models.prices import cost_of, price_of
 from kbnav.planning.training import LabelledQuestion

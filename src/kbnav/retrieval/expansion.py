@@ -22,11 +22,10 @@ from pydantic import Field
 from kbnav.answers.tables import Ranking
 from kbnav.errors import StopRun
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.names import normalise
-from kbnav.knowledge.skb.nodes import is_empty, plain_text
 from kbnav.knowledge.skb.rendering import field_names, get_doc_info, indexed_text
 from kbnav.knowledge.skb.search import reciprocal_rank_fusion
-from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.skb.store import SKB, is_empty, plain_text
+from kbnav.knowledge.skb.text import normalise
 from kbnav.models.calls import ModelCalls, open_calls
 from kbnav.prompts import prompt_hashes, render
 from kbnav.retrieval.base import (

@@ -20,8 +20,7 @@ from pydantic import Field
 from kbnav.answers.tables import Ranking
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.matching import in_small_letters
-from kbnav.knowledge.skb.questions import Mention, Path, Paths, Reading, leftover, read
+from kbnav.knowledge.skb.matching import Mention, Path, Paths, Reading, in_small_letters, leftover, read
 from kbnav.knowledge.skb.schema import LSA
 from kbnav.knowledge.skb.search import LSA_WEIGHT, WEIGHT, relative_score_fusion
 from kbnav.knowledge.skb.text import TextIndex

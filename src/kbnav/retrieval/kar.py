@@ -11,7 +11,7 @@ divides the score, brought between 0 and 1, by 1 + log10(d) for each node of deg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -30,18 +30,17 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.text import TextIndex
 from kbnav.knowledge.skb.vectors import VectorSearch
 from kbnav.models.calls import ModelCalls
-from kbnav.prompts import prompt_hashes, render
+from kbnav.prompts import render
 from kbnav.retrieval.base import Hits, Retriever, numbers
 from kbnav.retrieval.expansion import (
     Count,
     Entity,
-    ExpandedRetriever,
     Expansions,
+    HyDE,
     SampledOptions,
     build_hyde,
     document_line,
     entities,
-    structures,
     write_documents,
 )
 from kbnav.runs.trajectory import Observed, Trace
@@ -108,7 +107,7 @@ class Linked:
     how: Literal["name", "document"]
 
 
-class KAR(ExpandedRetriever):
+class KAR(HyDE):
     """Knowledge-aware expansion."""
 
     name = "kar"
@@ -116,13 +115,12 @@ class KAR(ExpandedRetriever):
 
     def __init__(self, skb: SKB, base: Retriever, calls: ModelCalls, options: KAROptions) -> None:
         """``base`` retrieves the documents of the query itself too. Raises UsageError as ``similarity_for``."""
-        super().__init__(skb, base, options, prompt_hashes("kar"))
-        self._structures, self._similarity = structures(skb), similarity_for(skb, options.base)
+        super().__init__(skb, base, calls, options)
+        self._similarity = similarity_for(skb, options.base)
         self._names = {
             kind.name: _spread(skb, start, kind.count)
             for kind, start in zip(skb.meta.types, skb.meta.type_start, strict=False)
         }
-        self._calls = calls
         self._surroundings = Surroundings(skb.graph, hops=options.hops, edges=options.edges)
 
     def expand(self, query: str, trace: Trace) -> list[str]:
@@ -410,6 +408,11 @@ def _top(scores: Scores, k: int) -> npt.NDArray[np.int64]:
     return places[np.argsort(-scores[places], kind="stable")][:k]
 
 
+def _nearest(index: Any, asked: Iterable[Any], places: Sequence[Place], limit: int) -> list[Hits]:
+    both = zip(asked, places, strict=True)
+    return [index.search(one, limit=limit, ranges=ranges, among=among) for one, (ranges, among) in both]
+
+
 class Meaning:
     """By cosines of vectors: those of documents are the stored ones."""
 
@@ -436,11 +439,7 @@ class Meaning:
         """For each text the nodes in its place whose documents are most like it; texts are encoded together."""
         if not texts:
             return []
-        vectors = self._index.encoder.encode(texts)
-        return [
-            self._index.search(vector, limit=limit, ranges=ranges, among=among)
-            for vector, (ranges, among) in zip(vectors, places, strict=True)
-        ]
+        return _nearest(self._index, self._index.encoder.encode(texts), places, limit)
 
 
 class Words:
@@ -462,10 +461,7 @@ class Words:
 
     def nearest(self, texts: Sequence[str], places: Sequence[Place], limit: int) -> list[Hits]:
         """See ``Meaning``."""
-        return [
-            self._index.search(text, limit=limit, ranges=ranges, among=among)
-            for text, (ranges, among) in zip(texts, places, strict=True)
-        ]
+        return _nearest(self._index, texts, places, limit)
 
 
 def similarity_for(skb: SKB, base: str) -> Meaning | Words:

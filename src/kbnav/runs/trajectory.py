@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 import tomllib
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, field, replace
@@ -20,15 +19,16 @@ from importlib.metadata import version
 from operator import add
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
+from unicodedata import normalize
 from urllib.parse import quote
 
 from pydantic import AfterValidator, Field
 
 from kbnav.answers.question import in_kb, kb_of
-from kbnav.answers.tables import Absence, AnswerTable, Ranked, Ranking, Term, encodable
+from kbnav.answers.tables import Absence, AnswerTable, Brief, Ranked, Ranking, Term, encodable
 from kbnav.errors import StopRun, UsageError
 from kbnav.runs.journal import adapter, private_file, read_file, read_record
-from kbnav.settings.model import OFFLINE
+from kbnav.settings.model import OFFLINE, with_texts
 
 DoubtKind = Literal[
     "truth",
@@ -67,8 +67,8 @@ class Doubt:
     @property
     def values(self) -> Mapping[str, str]:
         """What a sentence of its kind is filled with."""
-        n, _, every = self.about.partition(" / ")
-        return {"about": self.about, "n": n, "all": every}
+        n, every, what, *_ = *self.about.split(" / ", 2), "", ""
+        return {"about": self.about, "n": n, "all": every, "what": what}
 
     @property
     def text(self) -> str:
@@ -144,7 +144,7 @@ _ENDED: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Call:
+class Call(Brief):
     """One action a policy asked for.
 
     ``turn`` counts the policy's replies in a run, so that calls of one reply can be told from calls of two. ``problem``
@@ -161,8 +161,8 @@ class Call:
     @cached_property
     def key(self) -> str:
         """Equal for calls that ask the same, Unicode and spaces normalised; a corrected call has another."""
-        normalised = _mapped(self.arguments, lambda text: " ".join(unicodedata.normalize("NFC", text).split()))
-        parts = [self.tool, normalised, bool(self.problem)]
+        plain = with_texts(self.arguments, lambda text: " ".join(normalize("NFC", text).split()), names=True)
+        parts = [self.tool, plain, bool(self.problem)]
         return json.dumps(parts, sort_keys=True, ensure_ascii=False)
 
     @property
@@ -173,18 +173,7 @@ class Call:
     def encodable(self) -> Call:
         """The same call with every string such that it can be saved and sent."""
         fields = (self.tool, self.arguments, self.thought, self.id, self.turn, self.problem)
-        return Call(*_mapped(fields, encodable))
-
-
-def _mapped(value: Any, change: Callable[[str], str]) -> Any:
-    """JSON data with every string changed."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {change(str(key)): _mapped(item, change) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_mapped(item, change) for item in value]
-    return value
+        return Call(*with_texts(fields, encodable, names=True))
 
 
 @dataclass(frozen=True)
@@ -216,8 +205,17 @@ class Fact(NamedTuple):
     generated: bool = False
 
 
+class _OfTuples(Brief):
+    """What checkpoints give back with lists in place of its tuples."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, list):
+                object.__setattr__(self, name, tuple(value))
+
+
 @dataclass(frozen=True)
-class Step:
+class Step(_OfTuples):
     """One thought, one action, one observation.
 
     ``number`` counts a run's actions from 1, dropped ones included. ``rows`` is set for a query that ran. ``dropped``
@@ -241,7 +239,7 @@ class Step:
     ran: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "nodes", tuple(self.nodes))  # checkpoints give lists back
+        super().__post_init__()
         object.__setattr__(self, "facts", tuple(Fact(*fact) for fact in self.facts))
 
     @property
@@ -256,7 +254,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Understood:
+class Understood(_OfTuples):
     """How the rules that stand in for a language model read a question, so that a person can judge their answer.
 
     ``text`` is the reading, as in ``Angela Merkel → work location``; ``unused`` are the question's words that are no
@@ -268,14 +266,9 @@ class Understood:
     instead: tuple[str, ...] = ()
     doubts: tuple[Doubt, ...] = ()
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "unused", tuple(self.unused))  # checkpoints give lists back
-        object.__setattr__(self, "doubts", tuple(self.doubts))
-        object.__setattr__(self, "instead", tuple(self.instead))
-
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(_OfTuples):
     """How a run ended and what it found.
 
     ``query`` is the final query as it ran; ``note`` says what a reader must know (best so far, limit not taken off,
@@ -296,9 +289,6 @@ class Outcome:
     doubts: tuple[Doubt, ...] = ()
     absence: Absence | None = None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "doubts", tuple(self.doubts))  # checkpoints give lists back
-
     @property
     def result(self) -> AnswerTable | None:
         """What the query gave, as far as it is part of the answer."""
@@ -316,7 +306,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Turn:
+class Turn(_OfTuples):
     """An earlier question of a chat, with what was done and found.
 
     ``results`` is the highest number that one of its results had, those taken back included.
@@ -326,9 +316,6 @@ class Turn:
     steps: tuple[Step, ...]
     outcome: Outcome
     results: int = 0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", tuple(self.steps))  # checkpoints give lists back
 
     @classmethod
     def of(cls, question: str, path: Sequence[Step], discarded: Sequence[Step], outcome: Outcome) -> Turn:
@@ -345,7 +332,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Brief):
     """One question answered, as it is saved; ``cost`` in US dollars, None where the price is not known."""
 
     id: RunId

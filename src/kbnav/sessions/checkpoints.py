@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,25 +63,25 @@ class Sessions(SqliteSaver):
             raise self._failure(error) from error
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """As LangGraph's, but the last is what was written last. Raises UsageError.
-
-        LangGraph takes the greatest id, which tells the time: where the clock was put back, that is an old one, and
-        all that was said since would be lost.
-        """
-        return super().get_tuple(self._last(config))
-
-    def _last(self, config: RunnableConfig) -> RunnableConfig:
-        """The same, with the checkpoint named that was written last, if any."""
-        given = config["configurable"]
-        if get_checkpoint_id(config):
-            return config
-        of = str(given["thread_id"]), given.get("checkpoint_ns", "")
+        """As LangGraph's, but the last is what was written last. Raises UsageError."""
         with self.cursor(transaction=False) as cursor:
-            found = cursor.execute(_LAST, of).fetchone()
-        return {"configurable": {**given, "checkpoint_ns": of[1], "checkpoint_id": found[0]}} if found else config
+            config = _with_last(config, lambda of: cursor.execute(_LAST, of).fetchone())
+        return super().get_tuple(config)
 
     def _failure(self, error: sqlite3.Error) -> UsageError:
         return UsageError(f"{self._path}: cannot keep chat sessions here ({error})")
+
+
+def _with_last(config: RunnableConfig, last: Callable[[tuple[str, str]], Any]) -> RunnableConfig:
+    """The same, with the checkpoint named that was written last, if any; ``last`` looks for it.
+
+    LangGraph takes the greatest id, which tells the time: where the clock was put back, that is an old one, and all
+    that was said since would be lost.
+    """
+    given = config["configurable"]
+    of = str(given["thread_id"]), given.get("checkpoint_ns", "")
+    found = None if get_checkpoint_id(config) else last(of)
+    return {"configurable": {**given, "checkpoint_ns": of[1], "checkpoint_id": found[0]}} if found else config
 
 
 def shared_sessions(pool: ConnectionPool[Any], serde: SerializerProtocol) -> BaseCheckpointSaver[Any]:
@@ -95,16 +95,9 @@ def shared_sessions(pool: ConnectionPool[Any], serde: SerializerProtocol) -> Bas
                 cursor.execute(_ORDER)  # checkpoints get a number as they are written
 
         def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-            given = config["configurable"]
-            if get_checkpoint_id(config):
-                return super().get_tuple(config)
-            of = str(given["thread_id"]), given.get("checkpoint_ns", "")
             with self._cursor() as cursor:
-                found = cursor.execute(_LAST_SHARED, of).fetchone()
-            if found is None:
-                return None
-            last = {**given, "checkpoint_ns": of[1], "checkpoint_id": found["checkpoint_id"]}
-            return super().get_tuple({"configurable": last})
+                config = _with_last(config, lambda of: [*(cursor.execute(_LAST_SHARED, of).fetchone() or {}).values()])
+            return super().get_tuple(config)
 
     saver = SharedSessions(pool, serde=serde)
     saver.setup()

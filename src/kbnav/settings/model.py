@@ -79,8 +79,12 @@ class SparqlSource(Strict):
 
     url: str
     """Address of its SPARQL protocol."""
-    graph: str = ""
-    """Graph that names and data come from alone; empty: the endpoint's own default."""
+    title: str = ""
+    """What people call it, in place of its name."""
+    examples: tuple[str, ...] = ()
+    """Questions that are offered; empty: they are made of the data."""
+    graph: str | tuple[str, ...] = ""
+    """Graph, or graphs, that names and data come from alone; empty: the endpoint's own default."""
     prefixes: dict[str, str] = {}
     """Prefixes, and the namespaces that they stand for; ids are shown by them, and queries need not declare them."""
     index: str = ""
@@ -283,8 +287,17 @@ def _together(given: object) -> object:
     return SEPARATOR.join(given) if named else given  # type: ignore[arg-type]
 
 
+def own_names(model: BaseModel) -> list[str]:
+    """What ``dir`` shows of a model: none of pydantic's many names, and nothing private."""
+    return [
+        name for name in object.__dir__(model) if name[:2] == "__" or not (name[0] == "_" or hasattr(BaseModel, name))
+    ]
+
+
 class Settings(BaseSettings):
-    """All settings of kbnav."""
+    """All settings of kbnav, as ``kbnav.Settings(kb="demo", language="de")``."""
+
+    __dir__ = own_names
 
     model_config = SettingsConfigDict(
         env_prefix="KBNAV_",
@@ -435,6 +448,11 @@ class Settings(BaseSettings):
         """Where what machines may share is kept: the file of this name under ``home``, or the URL of a database."""
         return self.database.get_secret_value() or self.home / name
 
+    @property
+    def source(self) -> SparqlSource:
+        """The table of the endpoint that ``kb`` names; one without an address where it names none."""
+        return self.sparql.get(self.kb) or SparqlSource(url="")
+
     def source_of(self, kb: str) -> tuple[str, SparqlSource]:
         """The name and the table of an endpoint, by name or address (without a name, ``mine``). Raises UsageError."""
         if kb not in self.sparql and "://" not in kb:
@@ -499,13 +517,14 @@ def _from_here(value: Any, folder: Path, names: Set[str], setting: str = "") -> 
     return value
 
 
-def with_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Plain data with every text among its values changed; names of fields and numbers stay as they are."""
+def with_texts(value: Any, change: Callable[[str], str], *, names: bool = False) -> Any:
+    """Plain data with every text among its values changed, and with ``names`` those of fields; numbers stay."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {name: with_texts(one, change) for name, one in value.items()}
-    return [with_texts(one, change) for one in value] if isinstance(value, list | tuple) else value
+        pairs = ((change(str(name)) if names else name, one) for name, one in value.items())
+        return {name: with_texts(one, change, names=names) for name, one in pairs}
+    return [with_texts(one, change, names=names) for one in value] if isinstance(value, list | tuple) else value
 
 
 def setting_names(model: type[BaseModel] | None = None, before: str = "") -> Iterator[str]:
@@ -537,8 +556,11 @@ def refuse_foreign(saved: Mapping[str, Any], own: Settings) -> None:
 
     known = [named(one.public()) for one in (own, Settings.model_construct())]
     for name, value in named(saved).items():
-        if all(one.get(name) != value for one in known) and (name != "kb" or "://" in str(value)):
+        if name == "kb" and ("://" not in str(value) or value in own.web.kbs):
+            continue
+        if all(one.get(name) != value for one in known):
             allowed = f"KBNAV_{name.upper().replace('.', '__')}, or {name} in {SETTINGS_FILE}"
+            allowed += f", or give --kb {value}" if name == "kb" else ""
             shown = f"{name} {value}" if isinstance(value, str) else name
             raise UsageError(f"only the run's file names {shown}: to use that, set {allowed}")
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Container, Iterator, Mapping, 
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_origin, get_type_hints
+from typing import Any, Literal, Protocol, TypeVar, get_origin, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, field_validator
 
@@ -55,35 +55,30 @@ class Options(Strict):
 O = TypeVar("O", bound=Options)  # noqa: E741
 
 
-class SetPairs(NamedTuple):
-    """What ``--set`` pairs give: options of a system by name, and settings, those of groups nested."""
+def parse_set(pairs: Sequence[str], own: Container[str] = ()) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of a system by name, and the settings, those of groups nested, that ``name=value`` pairs give.
 
-    options: dict[str, Any]
-    settings: dict[str, Any]
-
-
-def parse_set(pairs: Sequence[str], own: Container[str] = ()) -> SetPairs:
-    """``name=value`` pairs: ``budget.steps=9`` is a setting, ``top_v=10`` an option of the system that answers.
-
-    ``bm25.relations=true`` is the option of a system within the system. ``own`` are options that come before settings
-    of the same name. Raises UsageError for what is no pair.
+    ``budget.steps=9`` is a setting, ``top_v=10`` an option of the system that answers, and ``bm25.relations=true`` one
+    of a system within the system. ``own`` are options that come before settings of the same name. Raises UsageError for
+    what is no pair.
     """
-    found = SetPairs({}, {})
+    options: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = (part.strip() for part in pair.partition("="))
         if not name or not equals:
             raise UsageError(f"--set takes name=value, not {pair!r}")
         *groups, last = name.split(".")
         if name not in own and (groups or [last])[0] in Settings.model_fields:
-            place = found.settings
+            place = settings
             for group in groups:
                 place = place.setdefault(group, {})
             place[last] = value.split(",") if _is_list(name) and not value.startswith("[") else value
         elif groups:
-            found.options.setdefault(INNER, {}).setdefault(".".join(groups), {})[last] = value
+            options.setdefault(INNER, {}).setdefault(".".join(groups), {})[last] = value
         else:
-            found.options[name] = value
-    return found
+            options[name] = value
+    return options, settings
 
 
 def _is_list(setting: str) -> bool:

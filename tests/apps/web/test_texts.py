@@ -83,7 +83,7 @@ def test_the_page_speaks_the_language_of_the_browser_and_another_one_when_it_is_
     page.wait_for_selector(".example >> text=Wann Elemente entdeckt wurden")
     ask(page, "wann Elemente entdeckt wurden?")  # its title, typed
     page.click(".typed [data-view=table]")
-    assert page.locator(".typed th").all_inner_texts() == ["Element", "entdeckt", "Belege"]
+    assert page.locator(".typed th").all_inner_texts() == ["Element", "entdeckt", "Begründung"]
     page.click("#more > summary")
     with page.expect_navigation():
         page.select_option("#language", "zh")

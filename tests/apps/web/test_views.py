@@ -46,13 +46,8 @@ def test_five_hundred_points_are_clustered_and_one_opens(page, server):
     paste(page, server.url, "?town ?at", rows[:2], "#defaultView:Map")
     page.click(".map .pin >> nth=0")
     assert "town" in page.inner_text(".map .popup")
-    paste(
-        page,
-        server.url,
-        "?town ?at ?people ?since",
-        ['wd:Q64 "Point(1 2)"^^geo:wktLiteral 3469849 "1237-10-28"^^xsd:date', '"x" UNDEF 1 UNDEF'],
-        "#defaultView:Map",
-    )
+    rows = ['wd:Q64 "Point(1 2)"^^geo:wktLiteral 3469849 "1237-10-28"^^xsd:date', '"x" UNDEF 1 UNDEF']
+    paste(page, server.url, "?town ?at ?people ?since", rows, "#defaultView:Map")
     page.click(".map .pin >> nth=0")
     told = page.inner_text(".map .popup")
     assert all(part in told for part in ("Berlin Q64", "people", "3,469,849", "Oct 28, 1237", "2°\u00a0N, 1°\u00a0E"))
@@ -105,8 +100,12 @@ def test_a_place_in_two_rows_is_one_and_few_that_lie_far_off_do_not_make_the_map
         ("https://www.wikidata.org/wiki/Property:P61", "discoverer or inventor (P61)", ".rows >> text=Marie Curie"),
         ("https://query.wikidata.org/#%23title%3AA%0ASELECT%20%3Fn%20%7B%20MINUS%20%7B%7D%20%7D", "A", ".part"),
         ("Q1 and Q2?", "Q1 and Q2?", ".note"),
+        ("#defaultView:TreeMap\nSELECT ?x { ?x wdt:P61 ?y }", "SPARQL query", ".result > p >> text=“TreeMap”"),
+        ("#defaultView:Graph\nSELECT ?x { ?x wdt:P61 ?y }", "SPARQL query", ".result > .line:first-child"),
+        ("DESCRIBE wd:Q7186", "SPARQL query", ".rows td:nth-child(3):last-child"),
+        ("SELECT * { ?x p:P61 ?s OPTIONAL { ?s prov:wasDerivedFrom ?r } }", "SPARQL query", ".absent >> text=has no"),
     ],
-    ids=["title", "nothing", "service", "id", "address", "link", "question"],
+    ids=["title", "nothing", "service", "id", "address", "link", "question", "tree", "graph", "describe", "sources"],
 )
 def test_what_a_typed_text_is_called_and_shows(page, server, typed, heading, shown):
     page.goto(server.url)

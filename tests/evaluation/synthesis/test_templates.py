@@ -479,7 +479,7 @@ def test_each_endpoint_is_sent_its_own_key_and_no_other(workshop, tmp_path, seed
 
 
 @pytest.fixture
-def kbnav(tmp_path, monkeypatch, kbnav, workshop) -> Cli:
+def kbnav(tmp_path, kbnav, workshop) -> Cli:
     words = "\n".join(
         [
             'templates = ["potter -made-> jug"]', "[types.jug]", 'fields = ["note"]', "[relations.made]",
@@ -488,8 +488,6 @@ def kbnav(tmp_path, monkeypatch, kbnav, workshop) -> Cli:
     )  # fmt: skip
     (tmp_path / "jugs.toml").write_text(words)
     (tmp_path / "jugs.skb").symlink_to(workshop.place)
-    monkeypatch.setenv("KBNAV_HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(tmp_path)
     return kbnav
 
 

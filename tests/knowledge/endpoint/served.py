@@ -42,8 +42,8 @@ class Served:
             return Answer("<html><title>Not here</title></html>", 404, "text/html")
         if refused := self.refuse(query):
             return Answer(refused[1], refused[0], "text/plain")
-        graph = asked.params.get("default-graph-uri", "")
-        options: dict[str, Any] = {"default_graph": pyoxigraph.NamedNode(graph)} if graph else {}
+        graphs = [*map(pyoxigraph.NamedNode, asked.params.get("default-graph-uri", "").split())]
+        options: dict[str, Any] = {"default_graph": graphs} if graphs else {}
         try:
             result = self.store.query(query, **options)
             triples = isinstance(result, pyoxigraph.QueryTriples)

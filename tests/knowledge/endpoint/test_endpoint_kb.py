@@ -215,18 +215,19 @@ def test_a_property_is_told_by_examples_and_counts(company):
     assert [(one.entity.id, one.count) for one in profile.value_classes] == [("shop:Supplier", 4)]
 
 
-def test_a_named_endpoint_has_its_own_prefixes_graph_and_labels(tmp_path):
+def test_a_named_endpoint_has_its_own_prefixes_graphs_and_labels(tmp_path):
     trig = """@prefix v: <http://shop.example/vocab/> .
-    <http://shop.example/g1> { <urn:a:1> v:called "One" . } <http://shop.example/g2> { <urn:a:2> v:called "Two" . }"""
+    <http://shop.example/g1> { <urn:a:1> v:called "One" . } <http://shop.example/g2> { <urn:a:2> v:called "Two" . }
+    <http://shop.example/g3> { <urn:a:3> v:called "Three" . }"""
     with serving(trig) as served:
         source = {
             "url": served.url,
-            "graph": "http://shop.example/g2",
+            "graph": ["http://shop.example/g2", "http://shop.example/g3"],
             "prefixes": {"a": "urn:a:"},
             "labels": ["http://shop.example/vocab/called"],
         }
         with open_kb(Settings(kb="shop", sparql={"shop": source}, home=tmp_path)) as kb:
-            assert kb.labels(["a:1", "a:2"]) == {"a:2": "Two"}
+            assert kb.labels(["a:1", "a:2", "a:3"]) == {"a:2": "Two", "a:3": "Three"}
             assert [one.id for one in kb.search_entities("two").entities] == ["a:2"]
         assert "/w/api.php" not in {path for path, _ in served.requests}
 

@@ -2,10 +2,10 @@
 
 import gzip
 import json
-import multiprocessing
 import sqlite3
 import ssl
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -568,22 +568,21 @@ def test_requests_and_errors_are_counted_apart_and_by_service(tmp_path):
         assert clock.now >= 1060
 
 
-def _use(path: str, times: int) -> None:
-    limits = Throttle(Path(path))
-    for _ in range(times):
-        with limits.slot("a", Rules(requests=10_000)):
-            pass
+COUNTS = """
+import sys
+from pathlib import Path
+from kbnav.knowledge.http_store import Rules, Throttle
+limits = Throttle(Path(sys.argv[1]))
+for _ in range(20):
+    with limits.slot("a", Rules(requests=10_000)):
+        pass
+"""
 
 
 def test_processes_count_into_one_file(tmp_path):
     path = tmp_path / "limits.sqlite"
-    context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=_use, args=(str(path), 20), daemon=True) for _ in range(2)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(60)
-    assert [worker.exitcode for worker in workers] == [0, 0]
+    workers = [subprocess.Popen([sys.executable, "-c", COUNTS, path]) for _ in range(2)]
+    assert [worker.wait(60) for worker in workers] == [0, 0]
     database = sqlite3.connect(path)
     assert database.execute("SELECT count(*), count(ended) FROM request").fetchone() == (40, 40)
     database.close()

@@ -13,6 +13,7 @@ import requests
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.serving import RdfServer
+from kbnav.knowledge.wikidata.mirror.pool import QueryLimits
 from kbnav.settings.model import Settings
 
 PREFIX = "@prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n"
@@ -39,11 +40,11 @@ def written(folder: Path) -> list[Path]:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RdfServer]:
     files = written(tmp_path_factory.mktemp("rdf"))
-    with RdfServer(files, query_timeout=1.5, workers=2) as running:
+    with RdfServer(files, limits=QueryLimits(1.5, workers=2)) as running:
         yield running
 
 
-def rows(server: RdfServer, query: str, **more: str) -> list[dict[str, Any]]:
+def rows(server: RdfServer, query: str, **more: list[str]) -> list[dict[str, Any]]:
     accept = {"Accept": "application/sparql-results+json"}
     reply = requests.get(server.url, params={"query": query, **more}, headers=accept, timeout=20)
     assert reply.status_code == 200, reply.text
@@ -52,14 +53,15 @@ def rows(server: RdfServer, query: str, **more: str) -> list[dict[str, Any]]:
 
 
 def test_every_format_is_read_and_named_graphs_are_seen_with_the_default_graph(server):
-    assert (server.loaded.statements, server.loaded.graphs) == (8, 2)
+    assert (server.statements, server.graphs) == (8, 2)
     chain = rows(server, "SELECT ?x { <http://example.org/a> <http://example.org/next>+ ?x }")
     met = sorted(one["x"]["value"].rpartition("/")[2] for one in chain)
     assert met == ["b", "c", "d", "e", "f", "g", "relative"]
     inside = rows(server, "SELECT ?g ?s { GRAPH ?g { ?s ?p ?o } } ORDER BY ?g")
     assert [(one["g"]["value"][-2:], one["s"]["value"][-1]) for one in inside] == [("g1", "c"), ("g2", "d")]
-    one = rows(server, "SELECT ?s { ?s ?p ?o }", **{"default-graph-uri": "http://example.org/g1"})
-    assert [row["s"]["value"] for row in one] == ["http://example.org/c"]
+    for graphs, things in ((["g1"], {"c"}), (["g1", "g2"], {"c", "d"})):
+        some = {"default-graph-uri": [f"http://example.org/{graph}" for graph in graphs]}
+        assert {row["s"]["value"][-1] for row in rows(server, "SELECT ?s { ?s ?p ?o }", **some)} == things
 
 
 def test_nothing_is_changed_and_no_other_place_is_asked(server):

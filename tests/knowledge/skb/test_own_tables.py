@@ -4,25 +4,34 @@ import csv
 import gzip
 import io
 import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import networkx
 import pyarrow
 import pyarrow.parquet
 import pytest
+import xlsxwriter
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.skb.build import Options, build
+from kbnav.knowledge.skb.importers.files import Origin
 from kbnav.knowledge.skb.importers.rdf import RdfSource
-from kbnav.knowledge.skb.importers.tables import EdgeColumn, Table, TableSource, mapped_from_file
+from kbnav.knowledge.skb.importers.tables import EdgeColumn, Table, TableSource, mapped_from_file, of_graphs
 from kbnav.knowledge.skb.importers.values import column_of
 from kbnav.knowledge.skb.maintenance import update
-from kbnav.knowledge.skb.schema import EdgeRecord, Losses, NodeRecord, Source
+from kbnav.knowledge.skb.schema import Dropped, EdgeRecord, Losses, NodeRecord, Source
 from kbnav.knowledge.skb.store import SKB
 from kbnav.settings.model import Settings
 from tests.knowledge.skb.sources import BARE
+from tests.services import Missing, postgresql
 
 SHOP = """\
 product_id,title,brand,category,description,reviews,price,goes_with
@@ -47,7 +56,7 @@ def shop(folder: Path, **more: object) -> TableSource:
 
 def test_columns_become_ids_names_texts_edges_and_nodes_of_their_own(tmp_path):
     edges = ["brand", "category:has_category", "goes_with:goes with:product"]
-    source = shop(tmp_path, edges=edges, text=("description", "reviews"), split="|")
+    source = shop(tmp_path, edges=edges, text=("description", "reviews"), split={"category": "|", "goes_with": "|"})
     nodes, found, losses = all_of(source)
     assert nodes == [
         NodeRecord("7", "product", "Lamp", {"description": "A bright lamp.", "reviews": "Good, but hot."}),
@@ -76,11 +85,14 @@ def test_a_link_to_no_row_stays_as_text_until_an_update_gives_it_one(tmp_path):
     source = shop(tmp_path, edges=["goes_with:goes with:product"], text=["description"], rename={"goes_with": "with"})
     (tmp_path / "shop.csv").write_text(SHOP.replace("7|9", "70"))
     meta = build(source, tmp_path / "s.skb", BARE)
-    assert meta.dropped["edge “goes with” to a node that does not exist"].examples == ("12 goes with 70",)
+    why, lost = "edge “goes with” to a node that does not exist", Dropped(count=1, examples=("12 goes with 70",))
+    assert meta.dropped[why] == lost
     with SKB.open(tmp_path / "s.skb") as skb:
         assert [skb.documents[skb.number(one)].get("with") for one in ("7", "12")] == [None, "70"]
+        assert update(tmp_path / "s.skb", replace(source, over=skb), BARE).dropped[why] == lost
+    with SKB.open(tmp_path / "s.skb") as skb:
         (tmp_path / "shop.csv").write_text("product_id,title,description,goes_with\n70,Rug,,12\n12,Chair,,70\n")
-        update(tmp_path / "s.skb", replace(source, over=skb), BARE)
+        assert why not in update(tmp_path / "s.skb", replace(source, over=skb), BARE).dropped
     with SKB.open(tmp_path / "s.skb") as skb:
         assert not any(skb.documents[skb.number(one)].get("with") for one in ("12", "70"))
         assert [skb.id(one) for one in skb.graph.neighbors(skb.number("12"))] == ["70"]
@@ -99,7 +111,8 @@ def test_a_kept_value_with_a_comma_becomes_the_edge_that_it_names_whole(tmp_path
     first = [tables[0], tables[1].model_copy(update={"edges": (EdgeColumn.parse("by:by:person"),)})]
     build(TableSource(first), tmp_path / "s.skb", BARE)
     with SKB.open(tmp_path / "s.skb") as skb:
-        update(tmp_path / "s.skb", TableSource(tables[2:], over=skb, behind=first), BARE)
+        meta = update(tmp_path / "s.skb", TableSource(tables[2:], over=skb, behind=first), BARE)
+    assert [one.examples for one in meta.dropped.values() if one.count == 1] == [("52 by Meier, Eva",)]
     with SKB.open(tmp_path / "s.skb") as skb:
         found = {one: [skb.id(end) for end in skb.graph.neighbors(skb.number(one))] for one in ("51", "52", "Meier")}
     assert found == {"51": ["Schulz, Max"], "52": [], "Meier": []}
@@ -181,7 +194,7 @@ def test_a_type_of_an_edge_column_that_is_nearly_a_tables_is_told(tmp_path):
     [
         ('id = "product_id"', 'id = "product"', "no column 'product'; did you mean 'product_id'?; it has product_id"),
         ('name = "company"', 'name = "name"', "makers.csv has no column 'name'"),
-        ('text = ["story"]', 'text = ["storey"]', "has no column 'storey'; did you mean 'story'?"),
+        ('text = ["story"]', 'split = {storey = "|"}', "has no column 'storey'; did you mean 'story'?"),
         ('"brand:made_by:maker"', '"made_by"', "has no column 'made_by'"),
         ('prefix = "p"', 'prefix = ""', "shop.csv and "),
         ('source_type = "product"', 'source_type = "produkt"', "no table has the type 'produkt'; did you mean 'produ"),
@@ -279,7 +292,7 @@ def test_numbers_dates_and_html_of_tables_become_values_that_compare(tmp_path):
     table = Table.model_validate({"file": tmp_path / "messy.csv", "id": "sku", "type": "part"})
     source = TableSource([table])
     fields = [node.fields for node in all_of(source)[0]]
-    assert [one["price (EUR)"] for one in fields] == [1013.44, 7.0, 13.44]
+    assert [one["price (EUR)"] for one in fields] == [1013.44, 7, 13.44]
     assert [one["weight (kg)"] for one in fields] == [2.5, "n/a", 0.5]
     assert [one["since"] for one in fields] == ["2024-12-31", "2023-02-01", "2023-02-02"]
     assert [one["code"] for one in fields] == ["0042", "17", "18"]  # a code, not a number
@@ -303,12 +316,11 @@ def test_numbers_dates_and_html_of_tables_become_values_that_compare(tmp_path):
         (["1.234.567", "3"], [1234567, 3]),
         (["1.234", "5.678"], ["1.234", "5.678"]),
         (["0.234", "5.678"], [0.234, 5.678]),
-        (["1.234", "12.5"], [1.234, 12.5]),
         (["12 345,6", "-3"], [12345.6, -3]),
-        (["$5", "$1,000.50"], [5, 1000.5]),
+        (["$5.00", "$1,000.50"], [5, 1000.5]),
         (["1,5", "1.5"], ["1,5", "1.5"]),
         (["2 kg", "3 lb"], ["2 kg", "3 lb"]),
-        (["2,5 kg", "900 g", "1 kg"], [2.5, 0.9, 1]),
+        (["2,5 kg", "900 g", "2000 g"], [2.5, 0.9, 2]),
         (["90 cm", "1.2 m"], [0.9, 1.2]),
         (["EUR 3.50", "€ 7", "2 EUR"], [3.5, 7, 2]),
         (["EUR 3.50", "7"], ["EUR 3.50", "7"]),
@@ -323,7 +335,7 @@ def test_numbers_dates_and_html_of_tables_become_values_that_compare(tmp_path):
 )
 def test_a_column_is_read_by_all_of_its_first_cells(cells, values):
     column = column_of("it", cells)
-    assert [column.value(cell) for cell in cells] == values
+    assert repr([column.value(cell) for cell in cells]) == repr(values)
 
 
 @pytest.mark.parametrize("name", ["Price (€)", "Price in EUR"])
@@ -568,3 +580,208 @@ def test_faulty_rdf_is_named_by_file_and_line(tmp_path):
         list(RdfSource([tmp_path / "d.nt"]).nodes(Losses()))
     with pytest.raises(UsageError, match="the format must show in the name"):
         list(RdfSource([tmp_path / "d.hdt"]).nodes(Losses()))
+
+
+# Tables of databases, workbooks and graphs give the nodes and edges that the same tables give as CSV
+
+PARTS = [
+    {"id": 7, "name": "Pump", "price": "13,44", "since": None, "maker": "a"},
+    {"id": 9, "name": "Valve", "price": "1.013,50", "since": date(2024, 1, 2), "maker": "b"},
+    {"id": None, "name": "Hose", "price": "2,00", "since": None, "maker": "b"},
+]
+MAKERS = [{"id": "a", "name": "Acme"}, {"id": "b", "name": "Bolt"}]
+Rows = list[dict[str, Any]]
+SHOP_TABLES = {"parts": PARTS, "makers": MAKERS}
+PASSWORD = "s3cr:et/nevertobeleft"
+
+
+def sql(rows: Rows, name: str) -> tuple[str, str, list[list[Any]]]:
+    kinds = {"id": "integer" if name == "parts" else "varchar(9)", "since": "date"}
+    columns = ", ".join(f"{key} {kinds.get(key, 'varchar(99)')}" for key in rows[0])
+    marks = ", ".join("?" * len(rows[0]))
+    return f"CREATE TABLE {name} ({columns})", f"INSERT INTO {name} VALUES ({marks})", [[*row.values()] for row in rows]
+
+
+def as_sqlite(folder: Path) -> str:
+    with closing(sqlite3.connect(folder / "shop.db")) as database:
+        for name, rows in SHOP_TABLES.items():
+            table, insert, values = sql(rows, name)
+            database.execute(table.replace("price varchar(99)", "price real"))
+            database.executemany(
+                insert, [[str(one) if isinstance(one, date) else one for one in row] for row in values]
+            )
+        database.execute("ALTER TABLE parts ADD COLUMN photo BLOB")
+        database.execute("UPDATE parts SET photo = x'ffd8'")
+        database.execute("UPDATE parts SET price = 13.44 WHERE id = 7")  # a number beside texts, as SQLite allows
+        database.commit()
+    return "shop.db#"
+
+
+def as_duckdb(folder: Path) -> str:
+    with duckdb.connect(str(folder / "shop.duckdb")) as database:
+        for name, rows in SHOP_TABLES.items():
+            table, insert, values = sql(rows, name)
+            database.execute(table)
+            database.executemany(insert, values)
+    return "shop.duckdb#"
+
+
+def as_workbook(folder: Path) -> str:
+    with xlsxwriter.Workbook(folder / "shop.xlsx", {"default_date_format": "d.m.yy"}) as book:
+        for name, rows in SHOP_TABLES.items():
+            sheet = book.add_worksheet(name)
+            for number, line in enumerate((rows[0], *(row.values() for row in rows)), 1):  # the first line is empty
+                sheet.write_row(number, 0, line)
+    return "shop.xlsx#"
+
+
+def as_json(folder: Path) -> str:
+    for name, rows in SHOP_TABLES.items():
+        parsed = {"13,44": 13.44, "1.013,50": 1013.5, "2,00": 2.0}  # JSON says itself what is a number
+        rows = [{**row, **({"price": parsed[row["price"]]} if "price" in row else {})} for row in rows]
+        (folder / f"{name}.json").write_text(json.dumps(rows, indent=1, default=str))
+    return ".json"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    import psycopg
+
+    try:
+        with postgresql() as url, psycopg.connect(url, autocommit=True) as database:
+            for name, rows in SHOP_TABLES.items():
+                table, insert, values = sql(rows, name)
+                database.execute(table)  # type: ignore[arg-type]
+                for row in values:
+                    database.execute(insert.replace("?", "%s"), row)  # type: ignore[arg-type]
+            yield url.replace("kbnav@", f"kbnav:{PASSWORD.replace(':', '%3A').replace('/', '%2F')}@")
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+
+MAP = """\
+[[table]]
+file = "{parts}"
+type = "part"
+prefix = "p"
+edges = ["maker:made by:maker"]
+
+[[table]]
+file = "{makers}"
+type = "maker"
+"""
+
+
+@pytest.mark.parametrize("write", [as_sqlite, as_duckdb, as_workbook, as_json, None])
+def test_a_shop_is_the_same_wherever_its_tables_are(tmp_path, write, request):
+    where = write(tmp_path) if write else request.getfixturevalue("server") + "#"
+    files = {name: f"{name}{where}" if where.startswith(".") else f"{where}{name}" for name in SHOP_TABLES}
+    (tmp_path / "shop.toml").write_text(MAP.format(**files))
+    source, losses = mapped_from_file(tmp_path / "shop.toml"), Losses()
+    nodes = list(source.nodes(losses))
+    assert [(one.id, one.type, one.name) for one in nodes] == [
+        ("p7", "part", "Pump"), ("p9", "part", "Valve"), ("", "part", "Hose"), ("a", "maker", "Acme"),
+        ("b", "maker", "Bolt"),
+    ]  # fmt: skip
+    assert [one.fields["price"] for one in nodes[:3]] == [13.44, 1013.5, 2.0]
+    assert [one.fields["since"] or None for one in nodes[:3]] == [None, "2024-01-02", None]
+    assert not any(one.fields.get("photo") for one in nodes)
+    assert [*source.edges(losses)][:2] == [EdgeRecord("p7", "made by", "a"), EdgeRecord("p9", "made by", "b")]
+    assert source.fingerprint == mapped_from_file(tmp_path / "shop.toml").fingerprint
+
+
+def test_a_table_must_be_named_where_there_are_several(tmp_path):
+    as_sqlite(tmp_path), as_workbook(tmp_path)
+    for name in ("shop.db", "shop.xlsx"):
+        with pytest.raises(UsageError, match=rf"2 tables: name one, as .*{name}#parts, .*{name}#makers"):
+            list(TableSource([tmp_path / name]).nodes(Losses()))
+        with pytest.raises(UsageError, match="no such table; did you mean 'parts'"):
+            list(TableSource([tmp_path / f"{name}#part"]).nodes(Losses()))
+    for name in ("bad.db", "bad.xlsx", "bad.duckdb", "bad.graphml", "bad.json"):
+        (tmp_path / name).write_bytes(b"[ no such thing")
+        with pytest.raises(DataError, match=rf"bad\.{name[4:]}"):
+            list(TableSource([tmp_path / name]).nodes(Losses()))
+
+
+def test_an_update_reads_a_database_again_and_a_password_is_nowhere(tmp_path, kbnav, server):
+    import psycopg
+
+    said = ""
+
+    def ran(*arguments: object, code: int = 0) -> str:
+        nonlocal said
+        found, out, error = kbnav(*map(str, arguments))
+        assert found == code, error
+        said += out + error
+        return out
+
+    out = tmp_path / "shop.skb"
+    bare = ("--no-text", "--no-sparql", "--encoder", "none", "--out", out)
+    assert "price: number, decimal comma: 13.44 | 1013.5" in ran(
+        "skb", "build", "--nodes", f"{server}#parts", "--dry-run"
+    )
+    ran("skb", "build", "--nodes", f"{server}#parts", *bare)
+    with psycopg.connect(server, autocommit=True) as database:
+        database.execute("UPDATE parts SET name = 'Pump 2' WHERE id = 7")
+        database.execute("DELETE FROM parts WHERE id = 9")
+        database.execute("INSERT INTO parts VALUES (11, 'Tap', '3,00', NULL, 'a')")
+    changes = json.loads(ran("skb", "update", out, "--dry-run", "--json"))
+    assert {what: one["examples"] for what, one in changes.items()} == {
+        "nodes that change": ["7"], "name of node changes": ["7: Pump → Pump 2"],
+        "nodes that go": ["9"], "nodes that come": ["11"],
+    }  # fmt: skip
+    ran("skb", "update", out)
+    assert ran("skb", "update", out, "--dry-run") == "nothing changes\n"
+    ran("skb", "info", out)
+    elsewhere = server.rpartition("@")[0] + "@127.0.0.1:1/x#parts"
+    for wrong in (elsewhere, f"{server}2#parts", server, f"{server}#part", server.replace("postgresql", "mysql")):
+        ran("skb", "build", "--nodes", wrong, *bare, code=2)
+    ran("skb", "build", server, *bare, code=2)
+    kept = b"".join(path.read_bytes() for path in out.rglob("*") if path.is_file()).decode("latin-1")
+    assert not any(part in said + kept for part in ("nevertobeleft", "s3cr"))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [f"postgresql://ann:{PASSWORD}@host/db#t", f"postgresql://ann:7#{PASSWORD}@host/db#t",
+     f"postgresql://host/db?password={PASSWORD}#t", f"postgresql:/ann:{PASSWORD}@host/db"],
+)  # fmt: skip
+def test_an_address_that_is_not_well_formed_is_told_without_its_password(address):
+    with pytest.raises(UsageError, match="PGPASSWORD") as caught:
+        Origin.parse(address)
+    assert "nevertobeleft" not in str(caught.value)
+
+
+NEO4J_CSV = """\
+"_id","_labels","name","born","_start","_end","_type","role"
+"0",":Person:Actor","Ann","1964",,,,
+"1",":Film","Blue","",,,,
+,,,,"0","1","ACTED_IN","Kim"
+"""
+NEO4J_JSON = """\
+{"type":"node","id":"0","labels":["Person","Actor"],"properties":{"name":"Ann","born":1964}}
+{"type":"node","id":"1","labels":["Film"],"properties":{"name":"Blue"}}
+{"id":"3","type":"relationship","label":"ACTED_IN","properties":{"role":"Kim"},"start":{"id":"0"},"end":{"id":"1"}}
+"""
+
+
+def as_graph(path: Path) -> None:
+    graph = networkx.MultiDiGraph()
+    graph.add_node("0", labels=":Person:Actor", name="Ann", born=1964)
+    graph.add_node("1", labels=":Film", name="Blue")
+    graph.add_edge("0", "1", label="ACTED_IN", role="Kim")
+    {".graphml": networkx.write_graphml, ".gexf": networkx.write_gexf}[path.suffix](graph, path)
+
+
+@pytest.mark.parametrize("name", ["g.graphml", "g.gexf", "g.csv", "g.json"])
+def test_a_graph_keeps_its_names_types_and_relations(tmp_path, name, kbnav):
+    path = tmp_path / name
+    as_graph(path) if name[2:] in ("graphml", "gexf") else path.write_text(NEO4J_CSV if "csv" in name else NEO4J_JSON)
+    out = kbnav.out("skb", "build", "--from", "graph", str(path), "--dry-run", "--json")
+    assert json.loads(out)["columns"][f"{path}#nodes"]["born"] == ["number" if "csv" in name else "int", [1964]]
+    source, losses = of_graphs([path]), Losses()
+    (ann, blue) = source.nodes(losses)
+    assert [one[:3] for one in (ann, blue)] == [("0", "Person", "Ann"), ("1", "Film", "Blue")]
+    assert (ann.fields["born"], ann.fields["labels"], "name" in ann.fields) == (1964, ["Person", "Actor"], False)
+    assert [*source.edges(losses)] == [EdgeRecord("0", "ACTED_IN", "1")]
+    assert "role" in str(losses.examples)

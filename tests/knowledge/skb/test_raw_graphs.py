@@ -12,8 +12,8 @@ from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import build
 from kbnav.knowledge.skb.importers.amazon import AmazonSource
 from kbnav.knowledge.skb.importers.files import Format
-from kbnav.knowledge.skb.importers.recipe import Recipe
 from kbnav.knowledge.skb.importers.stark import AMAZON_RELATIONS, AMAZON_TYPES, MagSource, PrimeKGSource
+from kbnav.knowledge.skb.importers.tables import Recipe
 from kbnav.knowledge.skb.rendering import get_doc_info
 from kbnav.knowledge.skb.store import SKB
 

@@ -17,10 +17,8 @@ from pyoxigraph import NamedNode, Store, Variable
 from kbnav.answers.tables import Term
 from kbnav.errors import BadArguments, QueryRefused, QueryTimeout, UnknownId
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.exploring import Explorer
 from kbnav.knowledge.skb.graph import Graph, Hop, write_graph
-from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rdf import SparqlStore, local_name, local_names
 from kbnav.knowledge.skb.search import instances
@@ -28,7 +26,7 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES
 from tests.data import EDGES
 
-from .test_build import write_jsonl
+from .sources import small_skb
 
 Edges = list[tuple[str, str, str]]
 Records = list[dict[str, Any]]
@@ -289,7 +287,6 @@ def test_the_relations_of_a_node_are_those_of_the_file_with_their_counts(clinic,
 
 TEXT = 'quote " backslash \\ tab\t return\r line\n end \u2028 \x00 \U0001f600'
 """Every kind of character that a literal could be cut off by."""
-WITH_SPARQL = Options(text=False, vectors=False, sparql=True)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
@@ -338,9 +335,7 @@ def test_fields_are_typed_and_long_texts_left_out(tmp_path):
         "nan": float("nan"),
         "reviews": [{"text": "not in the view"}],
     }
-    write_jsonl(tmp_path / "n.jsonl", [record])
-    build(TableSource([tmp_path / "n.jsonl"]), tmp_path / "s.skb", WITH_SPARQL)
-    kb = SkbKB(SKB.open(tmp_path / "s.skb"))
+    kb = SkbKB(small_skb(tmp_path, [record], [], sparql=True))
     table = kb.execute_query("SELECT ?p ?o { node:a%20b%2Fü ?p ?o }")
     kb.close()
     xsd = "http://www.w3.org/2001/XMLSchema#"
@@ -368,9 +363,7 @@ def test_fields_are_typed_and_long_texts_left_out(tmp_path):
 
 def test_names_of_a_query_are_found_percent_encoded_or_not(tmp_path):
     record = {"id": "libx.so.6", "name": "x", "größe (cm)": 7, "version": {"up.stream": {"of.it": 7}}}
-    write_jsonl(tmp_path / "n.jsonl", [record])
-    build(TableSource([tmp_path / "n.jsonl"]), tmp_path / "s.skb", WITH_SPARQL)
-    kb = SkbKB(SKB.open(tmp_path / "s.skb"))
+    kb = SkbKB(small_skb(tmp_path, [record], [], sparql=True))
     for node, name in (
         ("libx.so%2E6", "version:up.stream:of%2Eit"),
         ("libx.so.6", "version:up.stream:of.it"),
@@ -385,7 +378,6 @@ def test_names_of_a_query_are_found_percent_encoded_or_not(tmp_path):
 
 
 def test_the_command_writes_turtle_packed_or_not(tmp_path, monkeypatch, kbnav, demo_home):
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KBNAV_HOME", str(demo_home))
     assert kbnav("skb", "copy", "demo", "--out", "demo.ttl")[1].startswith("demo.ttl: 252 nodes, 915 edges, ")
     told = json.loads(kbnav("skb", "copy", "demo", "--out", "demo.ttl.gz", "--json")[1])

@@ -16,13 +16,13 @@ from hypothesis.extra.numpy import arrays
 from kbnav.encoders import Vectors, normalised
 from kbnav.encoders.lsa import LSA
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb import names, text, vectors
+from kbnav.knowledge.skb import text, vectors
 from kbnav.knowledge.skb.build import Options
 from kbnav.knowledge.skb.matching import MOST_OF_ONE_NAME, NodeMatcher
-from kbnav.knowledge.skb.names import Match, edits_allowed, normalise
 from kbnav.knowledge.skb.schema import NodeText
 from kbnav.knowledge.skb.search import reciprocal_rank_fusion, relative_score_fusion
 from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.skb.text import Match, edits_allowed, normalise
 from tests.knowledge.skb.sources import csv_skb
 
 
@@ -220,12 +220,12 @@ def test_words_are_freed_of_case_and_accents_and_scripts_without_spaces_are_cut(
     assert text.spelled(written).split() == expected.split()
 
 
-def name_index(folder: Path, names_of_nodes: Sequence[str | tuple[str, ...]]) -> names.NameIndex:
+def name_index(folder: Path, names_of_nodes: Sequence[str | tuple[str, ...]]) -> text.NameIndex:
     folder.mkdir(parents=True, exist_ok=True)
     every = [(held,) if isinstance(held, str) else held for held in names_of_nodes]
     nodes = [NodeText(number, 0, name, tuple(aliases), "") for number, (name, *aliases) in enumerate(every)]
-    names.build(nodes, folder, type_start=[0, len(nodes)])
-    return names.open(folder)
+    text.build_names(nodes, folder, type_start=[0, len(nodes)])
+    return text.open_names(folder)
 
 
 def edit_distance(a: str, b: str) -> int:
@@ -261,7 +261,7 @@ def test_normalised_names(name, key):
 
 
 @pytest.fixture(scope="module")
-def name_trees(tmp_path_factory: pytest.TempPathFactory) -> names.NameIndex:
+def name_trees(tmp_path_factory: pytest.TempPathFactory) -> text.NameIndex:
     return name_index(
         tmp_path_factory.mktemp("names"),
         [
@@ -324,13 +324,13 @@ def test_no_name_within_the_allowed_edits_is_missed(held, query, data, tmp_path_
 
 def test_what_is_no_index_of_names_is_refused(tmp_path):
     with pytest.raises(DataError, match=str(tmp_path)):
-        names.open(tmp_path)
+        text.open_names(tmp_path)
     name_index(tmp_path / "two", ["oak", "elm"])
     name_index(tmp_path / "three", ["oak", "elm", "fir"])
     for file in (tmp_path / "three").glob("keys-*.npy"):
         shutil.copy(file, tmp_path / "two")
     with pytest.raises(DataError, match="do not fit together"):
-        names.open(tmp_path / "two")
+        text.open_names(tmp_path / "two")
 
 
 class Letters:

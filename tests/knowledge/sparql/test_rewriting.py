@@ -203,7 +203,7 @@ def test_standard_queries_stay_as_they_are_in_every_dialect():
         assert (prepared.text, prepared.changed) == (add_prefixes(query), False), name
 
 
-@pytest.mark.parametrize("kind", ["", "virtuoso", "qlever"])
+@pytest.mark.parametrize("kind", ["virtuoso", "qlever"])
 def test_text_is_searched_in_each_engines_form_and_words_cannot_break_out(kind):
     dialect = replace(DIALECTS["sparql11"], text=kind)
     found = text_search(dialect, "?e", ["rdfs:label", "skos:prefLabel"], "?name", "Marie \"Curie'} ; DROP")

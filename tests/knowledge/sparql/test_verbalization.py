@@ -117,7 +117,7 @@ def test_what_is_no_query_has_no_words():
         verbalize("INSERT DATA {}", {})
 
 
-@pytest.mark.parametrize("language", ["de", "fr", "es"])
+@pytest.mark.parametrize("language", ["de", "fr", "es", "zh"])
 def test_every_language_fills_in_what_english_does(language):
     def templates(code: str) -> dict[str, set[str | None]]:
         phrases = phrases_of(code)

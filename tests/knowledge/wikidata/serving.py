@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.http_store import HttpCache, Throttle
@@ -25,11 +25,14 @@ class Asked:
     path: str
     params: Mapping[str, str]
     headers: Mapping[str, str]
+    body: str = ""
 
 
 @dataclass(frozen=True)
 class Answer:
-    body: bytes | str | dict[str, Any] | list[Any] = b""
+    """One HTTP reply; a body of several pieces is sent piece by piece, as they come."""
+
+    body: bytes | str | dict[str, Any] | list[Any] | Iterator[bytes] = b""
     status: int = 200
     type: str = JSON
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -53,38 +56,44 @@ class Served:
 
 
 @contextmanager
-def serving(answer: Callable[[Asked], Answer]) -> Iterator[Served]:
+def serving(answer: Callable[[Asked], Answer], port: int = 0) -> Iterator[Served]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True  # or each reply on a connection that is kept comes 40 ms later
 
         def do_GET(self) -> None:
-            self.reply(urlsplit(self.path).query)
+            self.reply(urlsplit(self.path).query, "")
 
         def do_POST(self) -> None:
-            self.reply(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            self.reply(body, body)
 
-        def reply(self, parameters: str) -> None:
+        def reply(self, parameters: str, body: str) -> None:
             headers = {name.lower(): value for name, value in self.headers.items()}
-            params = dict(parse_qsl(parameters, keep_blank_values=True))
+            params = {name: " ".join(given) for name, given in parse_qs(parameters, keep_blank_values=True).items()}
             if headers.get("content-type", "").startswith("application/sparql-query"):
                 params = {"query": parameters}
-            asked = Asked(self.command, urlsplit(self.path).path, params, headers)
+            asked = Asked(self.command, urlsplit(self.path).path, params, headers, body)
             served.asked.append(asked)
             said = answer(asked)
             self.send_response(said.status)
             for name, value in {"Content-Type": said.type, **said.headers}.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", said.headers.get("X-Length", str(len(said.bytes))))
+            pieces = said.body if isinstance(said.body, Iterator) else iter([said.bytes])
+            if pieces is said.body:
+                self.send_header("Connection", "close")
+            else:
+                self.send_header("Content-Length", said.headers.get("X-Length", str(len(said.bytes))))
             self.end_headers()
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # a client may have read enough
-                self.wfile.write(said.bytes)
-            self.close_connection = "X-Length" in said.headers
+                for piece in pieces:
+                    self.wfile.write(piece)
+            self.close_connection |= "X-Length" in said.headers
 
         def log_message(self, *_: Any) -> None:
             """Keep the test's output clean."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
         server.daemon_threads = True
         served = Served(f"http://127.0.0.1:{server.server_address[1]}")
         with running(lambda: server.serve_forever(0.02), server.shutdown):

@@ -154,7 +154,7 @@ def test_a_usual_wikibase_has_items_in_a_namespace_of_their_own(tmp_path):
 def films(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MirrorServer]:
     out = tmp_path_factory.mktemp("films") / "mirror"
     build_mirror([Path(__file__).parent / "films.ttl"], out)
-    with MirrorServer(out, workers=1) as server:
+    with MirrorServer(out) as server:
         yield server
 
 

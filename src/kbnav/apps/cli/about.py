@@ -139,8 +139,8 @@ def _check(settings: Settings, *, as_json: bool) -> dict[str, Any]:
 
     findings = []
     with open_kb(settings) as opened:
-        kind = kb_kind(opened)
-        say(f"{settings.kb}: {_KINDS[kind]}")
+        kind, title = kb_kind(opened), printable(settings.source.title)
+        say(f"{settings.kb}: {_KINDS[kind]}{title and f', {title}'}")
         for finding in check_kb(opened, settings):
             findings.append(finding)
             cost = f"{finding.seconds:.1f} s" + (f", {plural(finding.requests, 'request')}" if finding.requests else "")

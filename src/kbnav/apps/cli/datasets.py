@@ -136,8 +136,7 @@ def list_(as_json: Json = False) -> None:
             "file": path,
             "licence": SOURCES[form].licence,
             "here": missing_file(name, folder) is None,
-            "from": sorted({remote.url for remote in ORIGINS.get(name, ())}),
-            "fetch": name in ORIGINS,
+            "from": sorted({remote.url for remote in ORIGINS[name]}),
         }
         for name, (form, path) in NAMES.items()
     }
@@ -145,11 +144,10 @@ def list_(as_json: Json = False) -> None:
         print_json({"folder": str(folder), "datasets": known, "formats": [*FORMATS]})
         return
     for name, one in known.items():
-        state = "here" if one["here"] else "fetch" if one["fetch"] else "by hand"
-        print(f"{name:<26} {state:<8} {one['file']:<55} {one['licence']}")
+        print(f"{name:<26} {'here' if one['here'] else 'fetch':<8} {one['file']:<55} {one['licence']}")
     for point in points(GROUP):
         print(f"{point.name:<26} {point.value:<55} {origin(point)}")
-    print(f"here: in {folder}; fetch: kbnav eval dataset fetch NAME downloads it; by hand: the same says from where")
+    print(f"here: in {folder}; fetch: kbnav eval dataset fetch NAME downloads it")
     print(f"formats: {', '.join(FORMATS)}")
 
 

@@ -58,7 +58,7 @@ def mirror_info(
     For example: kbnav mirror info mini
     """
     from kbnav.knowledge.open import bundled_mirror
-    from kbnav.knowledge.wikidata.mirror.store import read_info
+    from kbnav.knowledge.wikidata.mirror.mirror import read_info
 
     place = bundled_mirror(load().home) if str(folder) == "mini" and not folder.exists() else folder
     found = read_info(place)
@@ -87,18 +87,18 @@ def serve(
     kbnav sparql serve data.ttl --port 9000
     """
     from kbnav.knowledge.serving import MirrorServer, RdfServer
+    from kbnav.knowledge.wikidata.mirror.pool import QueryLimits
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # it ends as Ctrl-C does, and leaves no files behind
-    limits: Any = {"names": name or (), "query_timeout": timeout, "memory_limit": memory << 20}
+    limits = QueryLimits(timeout, memory << 20)
     server: MirrorServer | RdfServer
     if len(files) == 1 and files[0].is_dir():
-        server = MirrorServer(files[0], host, port, **limits)
+        server = MirrorServer(files[0], host, port, limits, name or ())
         holds = f"{files[0]} ({server.info.triples:,} triples)"
     else:
-        server = RdfServer(files, host, port, **limits)
-        graphs = server.loaded.graphs
-        union = f" in {graphs:,} named graphs, seen as one with the default graph" if graphs else ""
-        holds = f"{server.loaded.statements:,} statements{union}"
+        server = RdfServer(files, host, port, limits, name or ())
+        union = f" in {server.graphs:,} named graphs, seen as one with the default graph" if server.graphs else ""
+        holds = f"{server.statements:,} statements{union}"
     with server, suppress(KeyboardInterrupt):
         print(f"{holds} at {server.url}; Ctrl-C ends it", flush=True)
         threading.Event().wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,14 +52,16 @@ def export(
     run: RunName,
     file: Annotated[Path, argument("FILE", ".html, .json, .wiki or, of the rows alone, .csv.")],
     evidence: Annotated[bool, flag("--evidence", "With the statements behind each row, which are looked up.")] = False,
+    kb: Annotated[str | None, option("--kb", "KB", "Where the run's knowledge base is now.")] = None,
     as_json: Json = False,
 ) -> None:
     """Write a saved run to a file to pass on, as in kbnav export last answer.html: a page that fetches nothing."""
     from kbnav.apps.sharing import shared_page
     from kbnav.apps.web.downloads import answer_csv
 
-    settings = load()
+    settings = load(kb=kb)
     saved, page = _find(run, settings), settings.endpoints.query_page
+    saved = replace(saved, settings={**saved.settings, "kb": kb}) if kb else saved
     write: Mapping[str, Callable[[Provenance | None], str]] = {
         ".html": lambda found: shared_page([(saved, found)], page),
         ".json": lambda found: answer_json(saved, page, found),

@@ -27,7 +27,7 @@ from kbnav.tools.context import Shown
 from kbnav.tools.show import entry_text
 
 if TYPE_CHECKING:
-    from kbnav.knowledge.skb.importers.recipe import Recipe
+    from kbnav.knowledge.skb.importers.tables import Recipe
     from kbnav.knowledge.skb.maintenance import Info
 
 NO_ENCODER = "none"
@@ -99,7 +99,7 @@ def build(
     """
     from kbnav.knowledge.skb.build import Options
     from kbnav.knowledge.skb.build import build as build_skb
-    from kbnav.knowledge.skb.importers.recipe import Recipe, bad_lines_file
+    from kbnav.knowledge.skb.importers.tables import Recipe, bad_lines_file
 
     console = Console(stderr=True)
     if label_property and source_format is not Format.rdf:
@@ -256,7 +256,7 @@ def update(
     """
     from kbnav.knowledge.skb import maintenance
     from kbnav.knowledge.skb.build import Options
-    from kbnav.knowledge.skb.importers.recipe import Recipe, bad_lines_file
+    from kbnav.knowledge.skb.importers.tables import Recipe, bad_lines_file
 
     console, meta, skip, changes = Console(stderr=True), read_meta(skb), bad == "skip", Losses()
     records = None
@@ -291,7 +291,7 @@ def update(
 
 def _cluster(workers: int | None, gpus: float, base_url: str | None) -> AbstractContextManager[Any]:
     """The workers of a build on a Ray cluster. Raises as ``on_ray``."""
-    from kbnav.knowledge.skb.on_ray import on_ray
+    from kbnav.knowledge.ray_cluster import on_ray
 
     settings = load_settings(base_url=base_url)
     return on_ray(workers, gpus, base_url=settings.base_url, api_key=settings.api_key.get_secret_value())

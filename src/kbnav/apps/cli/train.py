@@ -91,9 +91,9 @@ def train(
     named = {"--kb": kb, "--out": out, "--dataset": learned or kind == "embed"}
     if missing := [name for name, value in named.items() if not value]:
         raise UsageError(f"kbnav train {kind} needs {missing[0]}")
-    pairs = parse_set(given or (), shape.model_fields)
-    options = read_options(shape, pairs.options, f"train {kind}")
-    settings = load(kb=kb, model=model, base_url=base_url, **pairs.settings)
+    of_kind, of_settings = parse_set(given or (), shape.model_fields)
+    options = read_options(shape, of_kind, f"train {kind}")
+    settings = load(kb=kb, model=model, base_url=base_url, **of_settings)
     assert out is not None
     to_learn, to_judge = ([find_dataset(name) for name in names or ()] for names in (learned, validation))
     run(Job(kind, settings, options, to_learn, to_judge, out, as_json))
@@ -113,7 +113,7 @@ def _train_model(job: Job) -> None:
         hashes = {one.name: one.sha256 for one in (*job.learned, *job.validation)}
         parts = split(training, validation, hashes, held_out=options.held_out, seed=options.seed)
         task = Task(kb, parts, job.out, job.settings, _print_point, progress)
-        card: Card | None = load_reference(f"kbnav.training.{job.kind}:train_{job.kind}")(task, options)
+        card: Card | None = load_reference(f"kbnav.training.retrievers:train_{job.kind}")(task, options)
         if card is not None and job.kind == "dense":
             _embed(job.out, kb, progress)
     if card is not None:
@@ -196,7 +196,7 @@ def _train_fuse(job: Job) -> None:
 def _train_planner(job: Job) -> None:
     """Learn from questions and their gold nodes which relation paths lead from what is named to the answer."""
     from kbnav.knowledge.skb.matching import NodeMatcher
-    from kbnav.planning.planners import encoder_of
+    from kbnav.planning.paths import encoder_of
     from kbnav.planning.training import examples
 
     cut, how = 0, job.options
@@ -271,8 +271,8 @@ def _train_programs(job: Job) -> None:
 
 
 _KINDS: dict[TrainingKind, tuple[str, Callable[[Job], None]]] = {
-    "dense": ("kbnav.training.dense:DenseOptions", _train_model),
-    "qagnn": ("kbnav.training.qagnn:QAGNNOptions", _train_model),
+    "dense": ("kbnav.training.retrievers:DenseOptions", _train_model),
+    "qagnn": ("kbnav.training.retrievers:QAGNNOptions", _train_model),
     "fuse": ("kbnav.settings.systems:Options", _train_fuse),
     "ranker": ("kbnav.planning.training:PlannerOptions", _train_planner),
     "seq2seq": ("kbnav.planning.seq2seq:Seq2SeqOptions", _train_planner),

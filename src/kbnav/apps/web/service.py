@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from kbnav.apps.web.results import Result, Row, cell_data
 from kbnav.errors import (
     CredentialsError,
     DataError,
+    KbnavError,
     NotAnswering,
     NotOffered,
     ServiceError,
@@ -55,6 +56,8 @@ PATIENCE = 10.0
 """Seconds for which a server that starts waits; it goes on without what takes longer."""
 PAUSE = 30.0
 """Seconds between two tries."""
+KEPT = 1_800.0
+"""Seconds for which an SKB that another build replaced stays open for questions under way."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,8 @@ class Served:
     settings: Settings
     systems: tuple[SystemEntry, ...]
     breaker: CircuitBreaker
+    held: ExitStack | None = None
+    """What holds it open, where another build may replace it."""
 
     @property
     def is_skb(self) -> bool:
@@ -171,7 +176,7 @@ class Service:
         self, settings: Settings, places: Sequence[Served | _Opening], damaged: Mapping[str, str] | None = None
     ) -> None:
         """``places`` as ``open_service`` has them, the usual one first; ``damaged`` could not be opened, and why."""
-        self.settings = settings
+        self.settings, self._renewing = settings, threading.Lock()
         self._places = tuple(places)
         self._damaged = dict(damaged or {})
         self.models = settings.web.models or (settings.model,)
@@ -182,7 +187,7 @@ class Service:
         self.downloads = Limiter(fair_queue(DOWNLOADS))
         self.exports = Limiter(fair_queue(EXPORTS))
         self.page_seconds = PAGE_SECONDS
-        self._built: dict[tuple[str, str, str], Agent | Retriever] = {}
+        self._built: dict[tuple[str, str, str], tuple[Served, Agent | Retriever]] = {}
         self._building: dict[tuple[str, str, str], threading.Lock] = {}
         self.examples: dict[str, Future[list[str]]] = {}
         """Questions that a knowledge base answers, by its key."""
@@ -205,10 +210,32 @@ class Service:
         kbs, absent = self.kbs, self.absent
         key = key or next(iter(kbs or absent))
         if key in kbs:
-            return kbs[key]
+            return self._newest(kbs[key])
         if key in absent:
             raise NotAnswering(f"the knowledge base {key} is out of service: {absent[key]}")
         raise NotOffered(f"no knowledge base {key!r}; there are: {', '.join(kbs)}")
+
+    def _newest(self, old: Served) -> Served:
+        """It, or the build that has replaced it; the older serves where that cannot be opened, and who asks it now."""
+        held, skb = old.held, getattr(old.kb, "skb", None)
+        if held is None or not getattr(skb, "replaced", False):
+            return old
+        with self._renewing:
+            if (now := self.kbs[old.key]) is not old:
+                return now
+            earlier = held.pop_all()
+            try:
+                new = replace(held.enter_context(_opened(old.key, old.settings)), held=held)
+            except KbnavError as error:
+                held.push(earlier)
+                _LOG.error("%s has a new build, and stays as it was: %s", old.key, error)
+                return old
+            later = threading.Timer(KEPT, earlier.close)
+            later.daemon = True
+            later.start()
+            self._places = tuple(new if place is old else place for place in self._places)
+            self.examples.pop(old.key, None)
+            return new
 
     def systems(self, served: Served) -> tuple[SystemEntry, ...]:
         """The systems that one of the models can run on a knowledge base."""
@@ -230,10 +257,10 @@ class Service:
         """The agent or retriever for a choice, built when it is first asked. Raises as its builder does."""
         choice = (kb, system, model)
         with self._building.setdefault(choice, threading.Lock()):  # who asks for another does not wait for this one
-            if choice not in self._built:
-                served = self.kb(kb)
-                self._built[choice] = build_system(served.kb, served.asking(system, model), system)
-            return self._built[choice]
+            served = self.kb(kb)
+            if choice not in self._built or self._built[choice][0] is not served:
+                self._built[choice] = served, build_system(served.kb, served.asking(system, model), system)
+            return self._built[choice][1]
 
 
 @contextmanager
@@ -260,7 +287,8 @@ def open_service(settings: Settings, *, patience: float = PATIENCE, pause: float
                     stack.enter_context(late.under_way(patience))
                     places[key] = late
                 else:
-                    places[key] = stack.enter_context(_opened(key, own))
+                    held = stack.enter_context(ExitStack())
+                    places[key] = replace(held.enter_context(_opened(key, own)), held=held)
             except DataError as error:
                 damaged[key] = error
                 _LOG.error("%s is out of service: %s", key, error)

@@ -234,9 +234,8 @@ class Store:
     def sessions(self, owner: str, limit: int = 100) -> list[Session]:
         """The latest sessions of an owner in which something was asked, newest first."""
         where = "owner = ? AND title <> '' ORDER BY made DESC LIMIT ?"
-        return [
-            Session(*row) for row in self._run(f"SELECT {_SESSION} FROM web_sessions WHERE {where}", (owner, limit))
-        ]
+        rows = self._run(f"SELECT {_SESSION} FROM web_sessions WHERE {where}", (owner, limit))
+        return [Session(*row) for row in rows]
 
     def sessions_with(self, owner: str, text: str) -> set[str]:
         """The ids of an owner's sessions with a text in a question or answer; upper and lower case alike."""
@@ -528,8 +527,7 @@ class Results:
         if not rows:
             return None
         *about, parts, last = rows[0]
-        head = StoredResult(*about)
-        head = replace(head, document=_json(about[-1]))
+        head = replace(StoredResult(*about), document=_json(about[-1]))
         return head, stored_result(head.document, parts, partial(self.part, result_id), last)
 
     def part(self, result_id: str, number: int) -> str | None:

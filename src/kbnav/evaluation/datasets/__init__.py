@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Attribution", "Dataset", "Question", "fetch", "find_dataset", "load_dataset", "load_file", "load_stark"]
 _log = logging.getLogger(__name__)
-_OWN_TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+_OWN = {".jsonl": "jsonl", ".qrels": "qrels", ".csv": "table", ".tsv": "table"}
 GROUP = "kbnav.datasets"
 """The group of entry points by which other packages add datasets."""
 _KNOWN: dict[str, Any] = tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8"))
@@ -92,18 +92,10 @@ ORIGINS: Mapping[str, tuple[Remote, ...]] = MappingProxyType(
     {
         name: tuple(Remote(**{"path": one["path"], **file}) for file in one["files"])
         for name, one in _KNOWN["datasets"].items()
-        if "files" in one
     }
     | {f"stark-{kb}-{part}": _stark_files(kb) for kb in KBS for part in _STARK_PATHS}
 )
-"""The files of each dataset that can be downloaded one by one."""
-
-
-def how_to_get(name: str) -> str:
-    """What a person does for a dataset whose file is not there."""
-    if name in ORIGINS:
-        return f"kbnav eval dataset fetch {name} downloads it"
-    return "get it from its publisher, and put it there"
+"""The files of each dataset known by name."""
 
 
 def find_dataset(name: str, folder: Path | None = None) -> Dataset:
@@ -114,11 +106,8 @@ def find_dataset(name: str, folder: Path | None = None) -> Dataset:
     form, colon, file = name.partition(":")
     if colon and form in FORMATS:
         return load_file(form, Path(file))
-    for own in ("jsonl", "qrels"):
-        if name.endswith((f".{own}", f".{own}.gz")):
-            return load_file(own, Path(name))
-    if name.endswith(_OWN_TABLES):
-        return load_file("table", Path(name))
+    if own := _OWN.get(Path(name.removesuffix(".gz")).suffix):
+        return load_file(own, Path(name))
     return load_dataset(name, folder or load_settings().benchmarks)
 
 
@@ -127,7 +116,8 @@ def load_dataset(name: str, folder: Path) -> Dataset:
     if name not in NAMES:
         return own_dataset(name, folder)
     if (missing := missing_file(name, folder)) is not None:
-        raise UsageError(f"{name}: {missing} is not there; {how_to_get(name)}; the setting benchmarks names the folder")
+        how = f"kbnav eval dataset fetch {name} downloads it"
+        raise UsageError(f"{name}: {missing} is not there; {how}; the setting benchmarks names the folder")
     if match := _STARK.fullmatch(name):
         kb, split = match.groups()
         if published := _published(folder, kb):
@@ -289,18 +279,16 @@ def fetch(
 ) -> list[Fetched]:
     """Download what is missing of a dataset into a folder of benchmarks, through the environment's proxies.
 
-    Raises UsageError where the name is not known, or must be downloaded by hand (the text says how), DataError where
-    what came is not the file that is meant, ServiceError where the publisher cannot be reached.
+    Raises UsageError where the name is not known, DataError where what came is not the file that is meant, ServiceError
+    where the publisher cannot be reached.
     """
     import requests
 
     from kbnav.knowledge.http import open_session, untrusted  # takes a while
 
     if name not in origins:
-        if name not in NAMES:
-            known = f"{did_you_mean(name, NAMES)}; kbnav eval dataset list prints those that are known"
-            raise UsageError(f"no dataset {name!r}{known}")
-        raise UsageError(f"{name} cannot be downloaded so: {how_to_get(name)}: {folder / NAMES[name][1]}")
+        known = f"{did_you_mean(name, NAMES)}; kbnav eval dataset list prints those that are known"
+        raise UsageError(f"no dataset {name!r}{known}")
     found = []
     with open_session(f"kbnav/{version('kbnav')}", "identity") as session:
         for remote in origins[name]:

@@ -38,9 +38,8 @@ _ORDERED = "RESULT_ORDER_MATTERS"
 
 
 def _question(record: Record, meta: Mapping[str, Any] | None = None, answers: AnswerTable | None = None) -> Question:
-    return Question(
-        record.identifier("id"), {"en": record.text("question")}, record.text("sparql"), answers, meta=meta or {}
-    )
+    name, asked = record.identifier("id"), "utterance" if "utterance" in record.value else "question"
+    return Question(name, {"en": record.text(asked)}, record.text("sparql"), answers, meta=meta or {})
 
 
 def _sparql(record: Record) -> str:
@@ -145,7 +144,7 @@ def _texts(record: Record, given: Iterable[tuple[object, object]]) -> dict[str, 
 
 
 def read_wikiwebquestions(file: File) -> Iterator[Question]:
-    """WikiWebQuestions: JSON lines, or a list, of ``id``, ``question``, ``sparql``, and ``info.results``."""
+    """WikiWebQuestions: JSON lines or a list of ``id``, ``question`` or ``utterance``, ``sparql``, ``info.results``."""
     is_list = file.data.lstrip().startswith(b"[")
     for record in file.records(file.json()) if is_list else file.json_lines():
         info = record.get("info", dict) if "info" in record.value else {}

@@ -24,10 +24,9 @@ def set_f1(chosen: Collection[str], answers: Collection[str]) -> float:
 
 
 class AnswerRanks(NamedTuple):
-    """Rising ranks, from 1, of a question's answers, their grades, and the grades of all answers, the highest first."""
+    """The grades of a question's answers by their rising ranks, from 1, and those of all answers, the highest first."""
 
-    ranks: Sequence[int]
-    grades: Sequence[float]
+    ranks: Mapping[int, float]
     best: Sequence[float]
 
 
@@ -59,9 +58,8 @@ def ranks_in_lists(
             taken = [places[node] for node in listed]
             behind = {places[node]: grades[node] for node in kept if node not in position}
             own |= {1 + len(listed) + at - sum(one < at for one in taken): grade for at, grade in behind.items()}
-        ranks = sorted(own)
         best = sorted((grades[node] for node in kept), reverse=True)
-        found.append(AnswerRanks(ranks, [own[rank] for rank in ranks], best))
+        found.append(AnswerRanks(dict(sorted(own.items())), best))
     return found
 
 
@@ -81,9 +79,9 @@ def mean_scores(ranks: Sequence[AnswerRanks], metrics: Sequence[str] = STARK_MET
 
 def _metric(ranks: Sequence[AnswerRanks], name: str) -> list[float]:
     if name == "mrr":
-        return [1 / own[0] if own else 0.0 for own, *_ in ranks]
+        return [1 / min(own) if own else 0.0 for own, _ in ranks]
     if name == "map":
-        return [sum(at / rank for at, rank in enumerate(own, 1)) / max(len(best), 1) for own, _, best in ranks]
+        return [sum(at / rank for at, rank in enumerate(own, 1)) / max(len(best), 1) for own, best in ranks]
     kind, _, digits = name.partition("@")
     k = int(digits) if digits.isdecimal() else 0
     if kind not in ("hit", "recall", "ndcg") or k < 1:
@@ -91,11 +89,10 @@ def _metric(ranks: Sequence[AnswerRanks], name: str) -> list[float]:
     if kind == "ndcg":
         gain = [1 / log2(rank + 1) for rank in range(1, k + 1)]
         return [
-            sum(gain[rank - 1] * grade for rank, grade in zip(own, grades, strict=True) if rank <= k)
-            / (sum(map(mul, gain, best)) or 1)
-            for own, grades, best in ranks
+            sum(gain[rank - 1] * grade for rank, grade in own.items() if rank <= k) / (sum(map(mul, gain, best)) or 1)
+            for own, best in ranks
         ]
-    found = [sum(rank <= k for rank in own) for own, *_ in ranks]
+    found = [sum(rank <= k for rank in own) for own, _ in ranks]
     if kind == "hit":
         return [float(one > 0) for one in found]
-    return [one / max(len(best), 1) for one, (*_, best) in zip(found, ranks, strict=True)]
+    return [one / max(len(best), 1) for one, (_, best) in zip(found, ranks, strict=True)]

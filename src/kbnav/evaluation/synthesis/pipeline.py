@@ -24,8 +24,7 @@ from pydantic import SecretStr
 from kbnav.errors import CredentialsError, StopRun, UsageError
 from kbnav.evaluation.synthesis.sampling import Drawn, Dropped, Sampler, SplitSizes, needs_more
 from kbnav.evaluation.synthesis.templates import SynthesisReport, Synthesized
-from kbnav.evaluation.synthesis.text import is_literal
-from kbnav.evaluation.synthesis.wording import RoleWords, Style, Wording
+from kbnav.evaluation.synthesis.wording import RoleWords, Style, Wording, is_literal
 from kbnav.knowledge.skb.rendering import paragraphs
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls, Replies, open_calls

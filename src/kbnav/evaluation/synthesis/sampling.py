@@ -28,21 +28,20 @@ from kbnav.evaluation.synthesis.templates import (
     draw,
     parse_template,
 )
-from kbnav.evaluation.synthesis.text import (
-    Numbers,
+from kbnav.evaluation.synthesis.wording import (
     Reworded,
     Thesaurus,
     WordIndex,
+    Wording,
     is_content,
     is_literal,
     phrases,
     reword,
     text_fields,
 )
-from kbnav.evaluation.synthesis.wording import Wording
-from kbnav.knowledge.skb.names import normalise
+from kbnav.knowledge.skb.graph import NodeNumbers
 from kbnav.knowledge.skb.store import SKB
-from kbnav.knowledge.skb.text import NAME_WEIGHT
+from kbnav.knowledge.skb.text import NAME_WEIGHT, normalise
 
 SHAPES: Mapping[str, float] = {"1": 3, "2": 3, "1&1": 3, "2&1": 1, "1&2": 1, "2=1": 1, "1=2": 1}
 """How often a shape is sampled, beside the others that the templates have; shapes not named here count 1."""
@@ -313,8 +312,8 @@ class _TextPart:
     phrase: Reworded
     source: str
     words: frozenset[str]
-    holders: Numbers
-    answers: Numbers
+    holders: NodeNumbers
+    answers: NodeNumbers
 
 
 class _TextChecker:
@@ -373,7 +372,7 @@ class _TextChecker:
                 raise Dropped(f"text alone: {how} puts an answer first")
         return _TextPart(phrase, source, words, holders, answers)
 
-    def _nearly(self, kind: str, words: frozenset[str], others: Numbers) -> bool:
+    def _nearly(self, kind: str, words: frozenset[str], others: NodeNumbers) -> bool:
         """Whether another candidate has all but one of three words or more: it might be meant."""
         return len(words) >= _ENOUGH_WORDS and any(
             len(np.intersect1d(others, self._words.holders(kind, words - {word}), assume_unique=True)) for word in words

@@ -16,9 +16,8 @@ from typing import Any, Literal
 import numpy as np
 
 from kbnav.errors import UsageError
-from kbnav.evaluation.synthesis.text import Numbers
 from kbnav.knowledge.base import Direction
-from kbnav.knowledge.skb.graph import Hop
+from kbnav.knowledge.skb.graph import Hop, NodeNumbers
 from kbnav.knowledge.skb.schema import Meta
 from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.journal import write_whole
@@ -185,11 +184,11 @@ class Requirement:
     template: Template
     starts: tuple[int, ...]
     walks: tuple[tuple[int, ...], ...]
-    candidates: Numbers
+    candidates: NodeNumbers
     alone: tuple[int, ...]
 
 
-def candidates(skb: SKB, template: Template, starts: tuple[int, ...]) -> list[Numbers]:
+def candidates(skb: SKB, template: Template, starts: tuple[int, ...]) -> list[NodeNumbers]:
     """Where each branch leads from its start node; the start nodes themselves are left out.
 
     A negated branch gives the nodes of the answers' type that no node of its start type leads to.

@@ -208,13 +208,11 @@ class Labels:
     nameless: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Classes most of whose members have no label, each with its properties of texts, the commonest first."""
     _known: dict[tuple[str, str], str] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, iris: Iterable[str], code: str) -> dict[str, str]:
         """Labels by IRI; IRIs without a label are left out. Raises what the query raises."""
         wanted = [iri for iri in dict.fromkeys(iris) if ":" in iri and not re.search(r"[\x00-\x20<>\"{}|\\^`]", iri)]
-        with self._lock:
-            missing = [iri for iri in wanted if (iri, code) not in self._known]
+        missing = [iri for iri in wanted if (iri, code) not in self._known]
 
         def query(batch: Sequence[str]) -> str:  # labels in the languages wanted, else any
             subjects = f"VALUES ?s {{ {iris_list(batch)} }}"
@@ -227,12 +225,10 @@ class Labels:
 
         for batch, table in _batched(self.select, query, missing if self.predicates else ()):
             found = best_labels(table, self.predicates, code)
-            with self._lock:
-                if len(self._known) > _MOST_LABELS:
-                    self._known.clear()
-                self._known |= {(iri, code): found.get(iri, "") for iri in batch}
-        with self._lock:
-            return {iri: label for iri in wanted if (label := self._known.get((iri, code), ""))}
+            if len(self._known) > _MOST_LABELS:
+                self._known.clear()
+            self._known |= {(iri, code): found.get(iri, "") for iri in batch}
+        return {iri: label for iri in wanted if (label := self._known.get((iri, code), ""))}
 
 
 def best_labels(table: AnswerTable, predicates: Sequence[str], code: str) -> dict[str, str]:

@@ -6,6 +6,7 @@ import base64
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -103,14 +104,6 @@ def authorization(source: SparqlSource) -> str:
     return f"Basic {base64.b64encode(value.encode()).decode()}" if ":" in value else f"Bearer {value}"
 
 
-def _address_hint(url: str) -> str:
-    """Where the query service of an engine may be, by the usual paths; none is tried."""
-    host = "://".join(urlsplit(url)[:2])
-    usual = " or ".join(one for one in (f"{host}/sparql", f"{host}/query") if one != url)
-    others = f"of Fuseki {host}/DATASET/sparql, of GraphDB {host}/repositories/NAME"
-    return f"the address of its query service may be {usual}, {others}"
-
-
 def _with_hints(source: SparqlSource, call: Callable[[], T]) -> T:
     """What a call gives. Raises what it raises; an error of credentials or of the address says what to set."""
     try:
@@ -122,7 +115,11 @@ def _with_hints(source: SparqlSource, call: Callable[[], T]) -> T:
     except ServiceError as error:
         if CHECK_ADDRESS not in str(error):
             raise
-        raise ServiceError(str(error).replace(CHECK_ADDRESS, _address_hint(source.url))) from error
+        host = "://".join(urlsplit(source.url)[:2])
+        usual = " or ".join(one for one in (f"{host}/sparql", f"{host}/query") if one != source.url)
+        others = f"of Fuseki {host}/DATASET/sparql, of GraphDB {host}/repositories/NAME"
+        hint = f"the address of its query service may be {usual}, {others}"
+        raise ServiceError(str(error).replace(CHECK_ADDRESS, hint)) from error
 
 
 class EndpointKB:
@@ -310,11 +307,9 @@ class EndpointKB:
 
     def select(self, query: str, *, accept: str = ACCEPT_ROWS) -> AnswerTable:
         """The rows of a query that is sent as it is, without labels; ``execute_query`` is for queries of others."""
-        parameters = {"query": query}
-        if self._source.graph:
-            parameters["default-graph-uri"] = self._source.graph
+        graph = {"default-graph-uri": self._source.graph} if self._source.graph else {}
         reader = partial(read_query, query=query)
-        request = Request("sparql", self._source.url, parameters, accept)
+        request = Request("sparql", self._source.url, {"query": query, **graph}, accept)
         return _with_hints(self._source, lambda: self._http.fetch(request, reader))
 
     def search_neighbors(
@@ -427,10 +422,8 @@ class EndpointKB:
         """See ``KnowledgeBase``; ids that are none are left out."""
         iris: dict[str, str] = {}
         for one in ids:
-            try:
+            with suppress(UnknownId):
                 iris[one] = self._data.prefixes.iri(one)
-            except UnknownId:
-                continue
         found = self._data.labels.of(iris.values(), language_code(language))
         return {one: found[iri] for one, iri in iris.items() if iri in found}
 

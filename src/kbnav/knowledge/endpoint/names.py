@@ -50,7 +50,7 @@ def collect(
     select: Select,
     out: Path,
     url: str,
-    graph: str,
+    graph: str | Sequence[str],
     predicates: Sequence[str],
     *,
     page: int = PAGE,

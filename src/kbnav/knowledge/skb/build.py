@@ -17,6 +17,7 @@ import shutil
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
@@ -40,9 +41,9 @@ from kbnav.knowledge.skb.files import (
     write_strings,
 )
 from kbnav.knowledge.skb.graph import Graph, edge_key, edges_of, write_graph
-from kbnav.knowledge.skb.nodes import DocumentWriter, Nodes, StoredDocuments, aliases
 from kbnav.knowledge.skb.rendering import indexed_texts
 from kbnav.knowledge.skb.schema import (
+    DANGLING,
     FORMAT,
     GRAPH,
     LSA,
@@ -72,7 +73,7 @@ from kbnav.knowledge.skb.schema import (
     type_starts,
     write_meta,
 )
-from kbnav.knowledge.skb.store import SKB, LocalSKB
+from kbnav.knowledge.skb.store import SKB, DocumentWriter, LocalSKB, Nodes, StoredDocuments, aliases
 from kbnav.runs.journal import locked, write_whole
 
 if TYPE_CHECKING:
@@ -192,13 +193,11 @@ class _State:
         """Take up a build of the same input, or begin a new one."""
         self._path, self._fingerprint, self._lock = work / STATE, fingerprint, Lock()
         self.done: dict[str, dict[str, Any]] = {}
-        try:
+        with suppress(OSError, ValueError, LookupError, TypeError):
             saved = json.loads(self._path.read_text())
             if saved["fingerprint"] == fingerprint:
                 self.done = saved["done"]
                 return
-        except (OSError, ValueError, LookupError, TypeError):
-            pass
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir()
         self._save()
@@ -281,10 +280,11 @@ class Job:
     def _meta(self, name: str, files: dict[str, FileInfo], data: str) -> Meta:
         nodes, graph = self._state.done["nodes"], self._state.done[GRAPH]
         lost = Losses()
-        lost.take(nodes["dropped"] | graph["dropped"])
         if isinstance(self._source, Updated):  # but for what is counted again
             earlier = self._source.skb.meta.dropped
             lost.take({reason: one.model_dump() for reason, one in earlier.items() if reason != UNNAMED})
+            lost.take_back(self._source.records[1], {*self._source.lost[1].again})
+        lost.take(nodes["dropped"] | graph["dropped"])
         return Meta(
             types=tuple(NodeType(name=kind, count=count) for kind, count in nodes["types"]),
             relations=tuple(Relation(name=relation, count=count) for relation, count in graph["relations"]),
@@ -383,9 +383,9 @@ class Job:
         return {"tokens": tokens}
 
     def _names(self) -> dict[str, Any]:
-        from kbnav.knowledge.skb import names
+        from kbnav.knowledge.skb.text import build_names
 
-        names.build(
+        build_names(
             self._open_nodes().bare(), self._folder(NAMES), type_start=self._type_start, progress=self._progress
         )
         return {}
@@ -494,8 +494,7 @@ class _EdgeCollector:
         self.edges += 1
         source, target = self._numbers.get(item.source), self._numbers.get(item.target)
         if item.deleted or source is None or target is None or not item.relation:
-            reason = f"edge “{item.relation}” to a node that does not exist"
-            case = f"{item.source} {item.relation} {item.target}"
+            reason, case = DANGLING.format(item.relation), item.case
             if item.deleted or not item.relation:
                 reason = "edge deleted" if item.deleted else "edge without a relation"
             elif near := self._near(item.source) or self._near(item.target):
@@ -588,8 +587,7 @@ class Updated:
             source, target = find(edge.source), find(edge.target)
             relation = self.relations.index(edge.relation) if edge.relation in self.relations else -1
             there = min(source, target, relation) >= 0 and graph.has_edge(source, relation, target)
-            case = f"{edge.source} {edge.relation} {edge.target}"
-            losses.add("edge deleted" if there else "deletion of an edge that does not exist", case)
+            losses.add("edge deleted" if there else "deletion of an edge that does not exist", edge.case)
             gone += [edge_key(source, relation, target, *sizes)] if there else []
         sources, relations, targets = graph.columns()
         for first in range(0, graph.edges, _CHUNK):

@@ -17,8 +17,7 @@ from kbnav.knowledge.open import open_skb
 from kbnav.knowledge.skb.build import Options, Updated, build, job_of
 from kbnav.knowledge.skb.files import LOCK, Array, file_info, remove_unused
 from kbnav.knowledge.skb.graph import edge_key, edges_of
-from kbnav.knowledge.skb.importers.recipe import Recipe, bad_lines_file
-from kbnav.knowledge.skb.importers.tables import TableSource
+from kbnav.knowledge.skb.importers.tables import Recipe, TableSource, bad_lines_file
 from kbnav.knowledge.skb.schema import Dropped, Losses, Meta, Progress, Source, is_lance, no_progress, read_meta
 from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.journal import locked

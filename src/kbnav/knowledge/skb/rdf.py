@@ -1,16 +1,8 @@
 """The RDF view of an SKB: its names, its triples in an Oxigraph store or as Turtle, and queries.
 
-=====================  ================================================================================
-``node:Gene::1``       a node by its id; ``rdf:type type:Gene``, ``rdfs:label`` its name, ``skos:altLabel``
-``type:Gene``          a node type
-``rel:CtD``            a relation, from source to target
-``field:chromosome``   a field of the document that is a number, a truth value or a short text, or a list of
-                       these; the parts of a nested one are joined by colons, as in ``field:details:size``
-=====================  ================================================================================
-
-In local names a space is written ``_``, and what SPARQL allows in no prefixed name is percent-encoded, so that every
-name can be written with its prefix; so are dots after the first, which Oxigraph's parser does not read. Texts of more
-than ``LONGEST`` characters are left to the text search.
+What the names stand for says docs/skb-format.md. In local names a space is written ``_``, and what SPARQL allows in no
+prefixed name is percent-encoded, so that every name can be written with its prefix; so are dots after the first, which
+Oxigraph's parser does not read. Texts of more than ``LONGEST`` characters are left to the text search.
 """
 
 from __future__ import annotations
@@ -24,7 +16,7 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 from urllib.parse import unquote
 
 import numpy as np
@@ -34,17 +26,14 @@ from kbnav.answers.tables import LABELLED_HERE, AnswerTable
 from kbnav.errors import DataError, QueryRefused, QuerySyntaxError, QueryTimeout, ServiceError, UnknownId, UsageError
 from kbnav.knowledge.skb.files import link
 from kbnav.knowledge.skb.graph import Graph, Row
-from kbnav.knowledge.skb.nodes import Nodes
 from kbnav.knowledge.skb.schema import TRIPLES, Fields, NodeText, Progress, no_progress
+from kbnav.knowledge.skb.store import SKB, Nodes
 from kbnav.knowledge.sparql.check import guard
 from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.sparql.tokens import edited, refuse_oversized, syntax_error, tokenize
 from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, declared_prefixes, expand
-from kbnav.knowledge.wikidata.mirror.pool import MOST_BYTES, QueryError, QueryPool
-
-if TYPE_CHECKING:
-    from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.wikidata.mirror.pool import MOST_BYTES, QueryError, QueryLimits, QueryPool
 
 LONGEST = 500
 Edges = Sequence[tuple[int, int, int]]
@@ -224,7 +213,7 @@ class SparqlStore:
         """Seconds for a query, bytes for each of ``size`` children and for a result; nothing is started yet."""
         self._skb, self._most_bytes = skb, most_bytes
         self._names = {"type": local_names(skb.type_names), "rel": local_names(skb.relation_names)}
-        self._pool = QueryPool(skb.folder(TRIPLES), size=size, timeout=timeout, memory_limit=memory_limit)
+        self._pool = QueryPool(skb.folder(TRIPLES), QueryLimits(timeout, memory_limit, size))
         self._has = lru_cache(1 << 10)(
             lambda predicate: self._pool.query(f"ASK {{ ?node <{predicate}> ?value }}").table().boolean
         )

@@ -13,9 +13,8 @@ from typing import Any, Literal
 
 from kbnav.answers.relevance import relevance
 from kbnav.knowledge.skb.graph import WAYS
-from kbnav.knowledge.skb.nodes import is_empty, plain_text
 from kbnav.knowledge.skb.schema import Fields, NodeText
-from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.skb.store import SKB, is_empty, plain_text
 
 AMAZON_ENTRIES = 25
 """STaRK shows reviews and questions up to and including the one after this position (``max_entries``, from 0)."""

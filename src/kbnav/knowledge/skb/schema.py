@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -48,6 +48,8 @@ ALIAS_FIELDS = ("aliases", "alias", "synonyms")
 """Document fields that hold other names, where a source does not say otherwise; a dot goes into a nested field."""
 UNNAMED = "node without a name (kept, its id is shown)"
 """A reason in ``Meta.dropped``."""
+DANGLING = "edge “{}” to a node that does not exist"
+"""Another, of edges by a relation."""
 UNTYPED = "node"
 """The type of nodes whose records have none."""
 EXAMPLES = 5
@@ -146,7 +148,7 @@ class Meta(Strict):
     tokens: Annotated[int, Field(ge=0)] | None = None
     """Words, between white space, of all documents as they are indexed without relations; None: not counted."""
     recipe: Mapping[str, Any] = {}
-    """What ``importers.recipe.Recipe`` says of it, with paths relative to the SKB's folder; empty: not known."""
+    """What ``importers.tables.Recipe`` says of it, with paths relative to the SKB's folder; empty: not known."""
     files: Mapping[Annotated[str, Field(pattern=r"^\.?[\w-][\w.-]*(/\.?[\w-][\w.-]*)*$")], FileInfo]
 
     @property
@@ -175,9 +177,10 @@ class Meta(Strict):
         found = dict[str, Dropped]()
         for reason, one in self.dropped.items():
             known = old.dropped.get(reason, Dropped(count=0))
-            if one.count > known.count:
-                cases = tuple(case for case in one.examples if case not in known.examples)
-                found[reason] = Dropped(count=one.count - known.count, examples=cases)
+            cases = tuple(case for case in one.examples if case not in known.examples)
+            sure = len(cases) if known.count == len(known.examples) else 0  # others may have come since
+            if count := max(one.count - known.count, sure):
+                found[reason] = Dropped(count=count, examples=cases)
         return found
 
     @property
@@ -264,6 +267,11 @@ class EdgeRecord(NamedTuple):
     target: str
     deleted: bool = False
 
+    @property
+    def case(self) -> str:
+        """What it is called among losses."""
+        return f"{self.source} {self.relation} {self.target}"
+
 
 class EdgeArrays(NamedTuple):
     """Edges, shape [edges] each, by positions in ``Source.nodes`` and in ``Source.relations``."""
@@ -313,6 +321,8 @@ class Losses:
 
     counts: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[str]] = field(default_factory=dict)
+    again: list[EdgeRecord] = field(default_factory=list)
+    """Edges to nodes that did not exist, which an earlier build counted, and which are read anew."""
 
     def add(self, reason: str, case: str, count: int = 1) -> None:
         """Count one case, or ``count`` cases of which ``case`` is the first."""
@@ -327,6 +337,16 @@ class Losses:
             self.counts[reason] += one["count"]
             cases = dict.fromkeys((*self.examples.get(reason, ()), *one["examples"]))
             self.examples[reason] = [*cases][:EXAMPLES]
+
+    def take_back(self, given: Sequence[EdgeRecord], counted: Set[EdgeRecord]) -> None:
+        """Forget edges to nodes that did not exist: those ``counted``, and those ``given`` that are among the cases."""
+        for edge in dict.fromkeys((*counted, *(one._replace(deleted=False) for one in given))):
+            reason = DANGLING.format(edge.relation)
+            if edge.case in self.examples.get(reason, ()) or (edge in counted and reason in self.counts):
+                self.counts[reason] -= 1
+                self.examples[reason] = [one for one in self.examples[reason] if one != edge.case]
+                if self.counts[reason] <= 0:
+                    del self.counts[reason], self.examples[reason]
 
     def report(self) -> dict[str, dict[str, Any]]:
         """The counts and examples by reason, each as a ``Dropped``."""

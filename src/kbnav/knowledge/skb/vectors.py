@@ -13,6 +13,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
@@ -304,13 +305,11 @@ class _Writer:
         """Go on with what is in the folder where it fits; what does not is overwritten."""
         self._folder, self._encoder_name, self._count = folder, encoder_name, count
         self._arrays: tuple[Vectors, Hashes] | None = None
-        try:
+        with suppress(OSError, EOFError, ValueError, KeyError, TypeError):
             meta = json.loads((folder / META).read_bytes())
             if same(meta["encoder"], encoder_name) and (meta["nodes"], meta["format"]) == (count, FORMAT):
                 vectors = _mapped(folder / VECTORS_FILE, (count, meta["dimensions"]), np.float32, "r+")
                 self._arrays = vectors, _mapped(folder / HASHES_FILE, (count,), "S16", "r+")
-        except (OSError, EOFError, ValueError, KeyError, TypeError):
-            pass
 
     def windows(self) -> Iterator[Window]:
         """All nodes, window by window."""

@@ -86,13 +86,11 @@ def diagnosis(
     timeout, no more is said than what was found out before. ``certain``: the pattern has no match; else, as where a
     count is 0, that is asked first. ``partial``: the knowledge base is a part of another.
     """
-    try:
+    with suppress(TellModel):
         read = read_query(query)
-        if read.form not in ("SELECT", "ASK") or read.where.select is not None:
-            return None
-        return _Probes(query, read, ask).diagnosis(certain, partial)
-    except TellModel:
-        return None
+        if read.form in ("SELECT", "ASK") and read.where.select is None:
+            return _Probes(query, read, ask).diagnosis(certain, partial)
+    return None
 
 
 @dataclass(frozen=True)

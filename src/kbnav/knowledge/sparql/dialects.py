@@ -83,19 +83,15 @@ def dialect_named(name: str) -> Dialect:
 
 
 def text_search(dialect: Dialect, subject: str, predicates: Sequence[str], label: str, phrase: str) -> str:
-    """A group pattern that binds ``subject`` and ``label`` to what is named by words of a phrase.
+    """A group pattern that binds ``subject`` and ``label`` to what is named by words of a phrase, by the text index.
 
-    Every word has to be in the label, in any order and case: with a text index as the beginning of a word, without as a
-    part of the text, which reads every label. Put a LIMIT behind it.
+    Every word has to begin a word of the label, in any order and case. Put a LIMIT behind it.
 
     ``subject`` and ``label`` are variables; ``predicates`` IRIs or prefixed names. Only letters and digits of the
     ``phrase`` go into the query. Returns SPARQL without braces around it; empty where it has no letter or digit.
     """
     words = re.findall(r"\w+", phrase.lower())
-    if not words:
-        return ""
-    named = f"{subject} {'|'.join(predicates)} {label} ."
-    match dialect.text:
+    match words and dialect.text:
         case "virtuoso":
             # Before it there has to be a pattern of one predicate; fewer than four letters before `*` are an error.
             parts = (f"'{word}*'" if len(word) > 3 else f"'{word}'" for word in words)
@@ -105,6 +101,6 @@ def text_search(dialect: Dialect, subject: str, predicates: Sequence[str], label
             contains = "<http://qlever.cs.uni-freiburg.de/builtin-functions/contains-"
             text = f"{label}_text"
             wanted = " ".join(f"{word}*" for word in words)
+            named = f"{subject} {'|'.join(predicates)} {label} ."
             return f'{named} {text} {contains}entity> {label} . {text} {contains}word> "{wanted}" .'
-    filters = (f'FILTER(CONTAINS(LCASE(STR({label})), "{word}"))' for word in words)
-    return f"{named} {' '.join(filters)}"
+    return ""

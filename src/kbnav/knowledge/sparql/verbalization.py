@@ -55,7 +55,7 @@ from kbnav.knowledge.sparql.vocabulary import (
     wikibase_prefixes,
 )
 
-LANGUAGES = ("en", "de", "fr", "es")
+LANGUAGES = ("en", "de", "fr", "es", "zh")
 _TYPE, _SUBCLASS = STANDARD_PREFIXES["rdf"] + "type", STANDARD_PREFIXES["rdfs"] + "subClassOf"
 _HINTS = "http://www.bigdata.com/queryHints#"
 _FILLED = ("Description", "AltLabel", "Label")

@@ -7,6 +7,7 @@ import requests
 
 from kbnav.knowledge.open import bundled_mirror
 from kbnav.knowledge.serving import MirrorServer
+from kbnav.knowledge.wikidata.mirror.pool import QueryLimits
 
 Ask = Callable[..., Any]
 
@@ -18,7 +19,7 @@ def mini(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def server(mini: Path) -> Iterator[MirrorServer]:
-    with MirrorServer(mini, query_timeout=1.0, memory_limit=1 << 30, workers=2) as running:
+    with MirrorServer(mini, limits=QueryLimits(1.0, 1 << 30, 2)) as running:
         yield running
 
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyoxigraph import BlankNode, Literal, NamedNode, RdfFormat, Store
 
-from kbnav.knowledge.wikidata.mirror.api import Documents
+from kbnav.knowledge.wikidata.mirror.mirror import Documents
 from kbnav.knowledge.wikidata.mirror.rdf import WKT, decode, guess_datatype
 from kbnav.knowledge.wikidata.mirror.search import Index, fold
 
@@ -130,7 +130,7 @@ ENGLISH = ["en", "mul"]
 
 @pytest.fixture(scope="session")
 def index(mini: Path) -> Iterator[Index]:
-    with closing(Index(mini)) as opened:
+    with closing(Index(mini / "names.sqlite")) as opened:
         yield opened
 
 

@@ -14,11 +14,9 @@ from pyoxigraph import RdfFormat, Store
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.serving import MirrorServer
-from kbnav.knowledge.wikidata.mirror.api import Documents
 from kbnav.knowledge.wikidata.mirror.build import _put_in_place, build_mirror
 from kbnav.knowledge.wikidata.mirror.links import Links
-from kbnav.knowledge.wikidata.mirror.mirror import Mirror, run_query
-from kbnav.knowledge.wikidata.mirror.store import FORMAT, META, NAMES, open_store, read_info
+from kbnav.knowledge.wikidata.mirror.mirror import FORMAT, NAMES, Documents, Mirror, open_store, read_info, run_query
 from kbnav.knowledge.wikidata.mirror.vocabulary import OF_WIKIDATA
 from kbnav.runs.journal import exchanged
 
@@ -147,7 +145,7 @@ def test_while_a_mirror_is_replaced_there_is_one_at_any_moment(old, tmp_path):
 
     def look() -> None:
         while not over.is_set():
-            if not (old / META).exists():
+            if not (old / "meta.json").exists():
                 missed.append("gone")
 
     if not exchanged(made, old):
@@ -216,7 +214,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_the_rows_are_those_of_the_engine(folder, plain, query, listed):
-    mirror = Mirror(folder, workers=1)
+    mirror = Mirror(folder)
     try:
         got = run_query(mirror.pool, query, {"wd": OF_WIKIDATA.wd, "wdt": OF_WIKIDATA.wdt}).body
     finally:

@@ -13,12 +13,11 @@ import pytest
 from pyoxigraph import BlankNode, Quad, RdfFormat, Store, parse
 
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.wikidata.mirror.api import Documents
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.knowledge.wikidata.mirror.chosen import Chosen, parse_link
+from kbnav.knowledge.wikidata.mirror.mirror import Documents, open_store
 from kbnav.knowledge.wikidata.mirror.rdf import BadValue
 from kbnav.knowledge.wikidata.mirror.rdf import quads as entity_quads
-from kbnav.knowledge.wikidata.mirror.store import open_store
 
 GREGORIAN = "http://www.wikidata.org/entity/Q1985727"
 JULIAN = "http://www.wikidata.org/entity/Q1985786"

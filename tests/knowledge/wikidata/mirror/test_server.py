@@ -30,6 +30,7 @@ from kbnav.knowledge.sparql.rewriting import rewrite_dates
 from kbnav.knowledge.wikidata.kb import WikidataKB
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.knowledge.wikidata.mirror.mirror import MIRROR, LocalQueries, Mirror
+from kbnav.knowledge.wikidata.mirror.pool import QueryLimits
 from kbnav.models.cancellation import Cancellation
 from kbnav.settings.model import Limits, Settings
 
@@ -232,7 +233,7 @@ ASKED: list[Callable[[KnowledgeBase], object]] = [
 def both(mini: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[KnowledgeBase]]:
     home, limits = tmp_path_factory.mktemp("home"), Limits(query_timeout=1, retries=0)
     with (
-        MirrorServer(mini, query_timeout=1) as server,
+        MirrorServer(mini, limits=QueryLimits(1)) as server,
         open_kb(Settings(kb=str(mini), home=home, limits=limits)) as local,
         closing(WikidataKB.by_http(Settings(home=home, endpoints=server.endpoints, limits=limits))) as remote,
     ):
@@ -262,7 +263,7 @@ def test_requests_are_counted_as_over_http(both):
 
 
 def test_results_are_cached_but_for_those_that_change(mini):
-    with closing(Mirror(mini, workers=1)) as mirror:
+    with closing(Mirror(mini, QueryLimits(workers=1))) as mirror:
         queries = LocalQueries(mirror, mirror.prefixes, (), "mini")
         now = [queries.run("SELECT (RAND() AS ?x) {}").rows for _ in range(2)]
         assert now[0] != now[1]
@@ -326,27 +327,23 @@ def damage_index(mirror: Path) -> None:
 
 @pytest.fixture
 def quiet(copy: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[MirrorServer]:
-    with MirrorServer(copy, workers=1) as server:
+    with MirrorServer(copy, limits=QueryLimits(workers=1)) as server:
         yield server
     captured = capfd.readouterr()
     assert captured.out + captured.err == ""
 
 
-def test_a_damaged_store_is_an_error_of_the_server(quiet, copy):
-    damage_store(copy)
-    for path in (*READS, QUERY):
+@pytest.mark.parametrize(
+    ("damage", "failing", "others"),
+    [(damage_store, (*READS, QUERY), ("",)), (damage_index, SEARCHES, (*READS, QUERY, LIST))],
+)
+def test_a_damaged_store_or_index_is_an_error_of_the_server(quiet, copy, damage, failing, others):
+    damage(copy)
+    for path in failing:
         reply = requests.get(quiet.url + path, timeout=10)
         assert (reply.status_code, reply.text[:24]) == (500, "500: the mirror failed: "), path
         assert "Traceback" not in reply.text
-    assert requests.get(quiet.url, timeout=10).status_code == 200
-
-
-def test_a_damaged_index_is_an_error_of_the_server(quiet, copy):
-    damage_index(copy)
-    for path in SEARCHES:
-        reply = requests.get(quiet.url + path, timeout=10)
-        assert (reply.status_code, reply.text[:24]) == (500, "500: the mirror failed: "), path
-    for path in (*READS, QUERY, LIST):
+    for path in others:
         assert requests.get(quiet.url + path, timeout=10).status_code == 200
 
 

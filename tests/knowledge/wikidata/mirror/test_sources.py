@@ -16,8 +16,8 @@ from pyoxigraph import RdfFormat, serialize
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.knowledge.wikidata.mirror.chosen import parse_chosen
+from kbnav.knowledge.wikidata.mirror.mirror import open_store, read_info
 from kbnav.knowledge.wikidata.mirror.rdf import quads
-from kbnav.knowledge.wikidata.mirror.store import open_store, read_info
 
 WD = "http://www.wikidata.org/entity/"
 SITELINKS = "http://wikiba.se/ontology#sitelinks"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from kbnav.knowledge.serving import MirrorServer
-from kbnav.knowledge.wikidata.mirror.pool import QueryError, QueryPool
-from kbnav.knowledge.wikidata.mirror.store import TRIPLES
+from kbnav.knowledge.wikidata.mirror.mirror import TRIPLES
+from kbnav.knowledge.wikidata.mirror.pool import QueryError, QueryLimits, QueryPool
 from tests.ending import until
 
 HEAVY = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l }"
@@ -25,7 +25,7 @@ QUICK = "ASK { ?a ?b ?c }"
 @pytest.fixture
 def one(mini: Path) -> Iterator[QueryPool]:
     """A pool that runs one query at a time, for which others wait a fifth of a second."""
-    pool = QueryPool(mini / TRIPLES, size=1, timeout=30, memory_limit=1 << 30, patience=0.2)
+    pool = QueryPool(mini / TRIPLES, QueryLimits(30, 1 << 30, 1), patience=0.2)
     yield pool
     pool.close()
 
@@ -52,7 +52,7 @@ def test_a_query_that_waits_too_long_for_its_turn_is_told_that_it_is_busy_and_no
 
 
 def test_waiting_for_a_turn_is_not_counted_as_the_querys_time(mini):
-    pool = QueryPool(mini / TRIPLES, size=1, timeout=1.0, memory_limit=1 << 30, patience=20)
+    pool = QueryPool(mini / TRIPLES, QueryLimits(1.0, 1 << 30, 1), patience=20)
     with ThreadPoolExecutor(4) as threads:
         heavy = [threads.submit(failing, pool, HEAVY) for _ in range(2)]
         time.sleep(0.1)
@@ -73,7 +73,7 @@ def test_a_result_is_stopped_while_it_is_written(one, form):
 
 @pytest.mark.parametrize("limit", [64, 192, 256])
 def test_running_out_of_memory_is_told_as_that_however_it_shows(mini, limit):
-    pool = QueryPool(mini / TRIPLES, size=1, timeout=60, memory_limit=limit << 20)
+    pool = QueryPool(mini / TRIPLES, QueryLimits(60, limit << 20, 1))
     assert failing(pool, HUNGRY).reason == "memory"
     pool.close()
 
@@ -96,7 +96,7 @@ def test_triples_are_stopped_too_and_whole_ones_are_a_table(one):
 
 
 def test_a_client_that_hangs_up_stops_its_query(mini):
-    with MirrorServer(mini, query_timeout=60.0, workers=1) as server:
+    with MirrorServer(mini, limits=QueryLimits(workers=1)) as server:
         with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as connection:
             query = HEAVY.replace(" ", "%20").replace("?", "%3F")
             connection.sendall(f"GET /sparql?query={query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())

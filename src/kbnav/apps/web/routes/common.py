@@ -124,16 +124,16 @@ def offered(parts: ChatParts, visitor: Visitor | None, kb: str = "") -> dict[str
 
 
 def _offered_kb(served: Served, systems: Sequence[SystemEntry]) -> dict[str, Any]:
-    mirror = served.kb.state().get("mirror", {})
+    mirror, title = (state := served.kb.state()).get("mirror", {}), served.settings.source.title or served.key
     return {
         "key": served.key,
         "systems": [one.name for one in systems],
         "about": [{"name": one.name, "about": one.about, "needs": one.needs, "uses": one.uses} for one in systems],
         "rankings": [one.name for one in systems if one.kind == "retriever"],
-        "name": "Wikidata" if served.link("Q1").startswith("https://www.wikidata.org/") else served.key,
+        "name": "Wikidata" if served.link("Q1").startswith("https://www.wikidata.org/") else title,
         "explore": served.explore() if served.is_skb else "",
         "types": as_skb(served.kb, "the page").skb.type_names if served.is_skb else (),
-        "entities": mirror.get("entities", 0),
+        **{size: mirror.get(size) or state.get(size, 0) for size in ("entities", "triples", "nodes", "edges")},
         "taken": mirror.get("newest", "")[:10],
         "seconds": served.settings.limits.query_timeout,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -190,6 +191,8 @@ SELECT ?name ?relation WHERE {
 } LIMIT 400
 """
 """Some names and relations of statements whose value has a label."""
+_IRREGULAR = re.compile(r"(?i)(?:[^su]s|man|child|data|media|ware|fe?)$|\b(?:and|or|of|in|for|with|by|to|at|on|from)\b")
+"""Names of classes whose plural is not known."""
 
 
 def examples_of(service: Service, served: Served) -> Future[list[str]]:
@@ -202,7 +205,7 @@ def examples_of(service: Service, served: Served) -> Future[list[str]]:
 
 def _examples(served: Served) -> list[str]:
     """Those that are given; else a few that the rules answer here by one query without leaving a word out."""
-    good = list(EXAMPLES.get(served.key, ()))
+    good = list(EXAMPLES.get(served.key) or served.settings.source.examples)
     if good:
         return good
     settings = served.asking(usual_agent(served.kb), OFFLINE)
@@ -235,14 +238,23 @@ def _questions(kb: KnowledgeBase) -> Iterator[Sequence[str]]:
                 subject, name = edge.subject, edge.property.label or relation
                 yield _asked(subject.kind, name, subject.label, edge.value.text)
     elif isinstance(kb, EndpointKB):
-        for kind in sorted(kb.classes(), key=lambda kind: -kind.count)[:TRIED]:
-            for has in [share.entity for share in kb.class_profile(kind.entity.id).properties[:1]]:
-                pattern = f"?one a {kind.entity.id} ; {has.id} ?value"
-                table = kb.execute_query(f"SELECT ?one ?value WHERE {{ {pattern} }} LIMIT 1")
-                for thing, value in table.rows:
-                    names = table.label(thing) or "", text_of(value, table)
-                    yield _asked(kind.entity.label, has.label or has.id, *names)
-            yield [f"How many {plural(2, kind.entity.label).removeprefix('2 ')} are there?"]
+        names = kb.label_predicates() or ["rdfs:label"]
+        name = "|".join(names)
+        for kind in [one.entity for one in sorted(kb.classes(), key=lambda one: -one.count)[:TRIED]]:
+            relations = [share.entity for share in kb.class_profile(kind.id).properties if share.entity.id not in names]
+            ways, number = list[str](), f"How many {plural(2, kind.label).removeprefix('2 ')} are there?"
+            for has in relations[:3]:
+                named = f"?one a {kind.id} ; {name} ?name ; {has.id} ?value . FILTER(isIRI(?one) && !isBlank(?value))"
+                table = kb.execute_query(f"SELECT ?one ?value WHERE {{ {named} }} LIMIT 1")
+                lacks = f'FILTER NOT EXISTS {{ ?word {name} ?own . FILTER(LANG(?own) IN ("", "en")) }}'
+                words = f"VALUES ?word {{ {kind.id} {has.id} }} ?word {name} ?any . {lacks}"
+                foreign = kb.execute_query(f"ASK {{ {words} }}").boolean
+                for thing, value in table.rows:  # none where no member has a name
+                    given = text_of(thing, table), text_of(value, table)
+                    # of a language whose grammar is not known here
+                    ways += [f"{has.label}: {given[0]}?"] if foreign else _asked(kind.label, has.label, *given)
+            yield ways
+            yield [number] * (bool(ways) and not _IRREGULAR.search(kind.label))
     elif is_mirror(kb.state()):
         used: set[str] = set()
         for thing, stated in kb.execute_query(_STATED).rows:

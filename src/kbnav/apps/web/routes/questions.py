@@ -188,7 +188,7 @@ def rename(found: OwnSession, given: Title, parts: ChatOf) -> SessionData:
     return SessionData.model_validate(replace(found, title=title))
 
 
-@router.delete("/sessions/{session_id}", status_code=204)
+@router.delete("/sessions/{session_id}", status_code=204, response_class=Response)
 def delete_session(found: OwnSession, parts: ChatOf) -> None:
     """Delete a session; a question under way is stopped."""
     parts.queue.delete(found)
@@ -253,12 +253,11 @@ async def events(
 
     ``Last-Event-ID``, which browsers send when they connect again, wins over ``after``.
     """
-    last = int(last_event_id) if last_event_id else after
 
     async def stream() -> AsyncIterator[str]:
         text = "retry: 500\n\n"
         try:
-            async with aclosing(parts.queue.follow(found.id, last)) as following:
+            async with aclosing(parts.queue.follow(found.id, int(last_event_id or after))) as following:
                 async for events in following:
                     text += "".join(sse_event(event.data, event.number or None) for event in events)
                     if not events:
@@ -272,7 +271,7 @@ async def events(
     return sse(stream())
 
 
-@router.post("/runs/{run_id}/stop", status_code=204)
+@router.post("/runs/{run_id}/stop", status_code=204, response_class=Response)
 def stop(found: OwnRun, parts: ChatOf) -> None:
     """End a run at once, also in the middle of a model's call."""
     parts.queue.stop(found)
@@ -288,7 +287,7 @@ def share(found: OwnRun, parts: ChatOf) -> dict[str, str]:
     return {"share": link, "path": f"/share/{link}"}
 
 
-@router.delete("/runs/{run_id}/share", status_code=204)
+@router.delete("/runs/{run_id}/share", status_code=204, response_class=Response)
 def unshare(found: OwnRun, parts: ChatOf) -> None:
     """Take the link back."""
     parts.store.share(found.id, None)

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Res
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
-from kbnav.answers.tables import AnswerTable, Term
+from kbnav.answers.tables import AnswerTable
 from kbnav.apps.console import answer_table, evidence_data, property_name
 from kbnav.apps.web.downloads import MEDIA, Form, Known, attachment, download
 from kbnav.apps.web.results import Result, Row, cell_data, matching, sorted_rows, table_result
@@ -172,7 +172,7 @@ async def waiting(name: Name, parts: ChatOf, visitor: VisitorOf) -> dict[str, in
     return {"before": parts.service.queries.before(visitor.owner, name)}
 
 
-@router.delete("/queries/{name}", status_code=204)
+@router.delete("/queries/{name}", status_code=204, response_class=Response)
 async def stop_query(name: Name, parts: ChatOf, visitor: VisitorOf) -> None:
     """Stop a query of one's own."""
     parts.service.queries.stop(visitor.owner, name)
@@ -278,8 +278,7 @@ def _add_routes(prefix: str, result: Callable[..., Any]) -> None:
         ``absent`` is what was looked for and must not be there, ``untold`` what was not looked at, ``failed`` why
         nothing could be found out.
         """
-        head = stored[0]
-        served = parts.service.kb(head.kb)
+        served = parts.service.kb(stored[0].kb)
         look, table = await asyncio.to_thread(_look_for_evidence, parts, served, stored, row)
         seconds = 2 * served.settings.limits.query_timeout
         found = await look_up(request, parts, reader_of(request), served, look, seconds)
@@ -392,9 +391,7 @@ def _look_for_evidence(
 def _evidence_data(parts: ChatParts, served: Served, found: Provenance, table: AnswerTable) -> dict[str, Any]:
     """Statements for the page: ends as cells, properties with their names and pages."""
     labelled = AnswerTable(labels=found.labels, prefixes=table.prefixes, concept_base=table.concept_base)
-
-    def cell(term: Term) -> dict[str, str] | None:
-        return cell_data(term, labelled, served.link)
+    cell = partial(cell_data, table=labelled, link=served.link)
 
     def property_data(name: str) -> dict[str, str]:
         iri = "/" in name or ":" in name

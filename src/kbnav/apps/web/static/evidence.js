@@ -7,13 +7,13 @@ import { t } from "./text.js";
 
 const ADDRESS = 60; // characters of an address that are shown
 
-/** What is known of one row, beside rows of the entities that are `shown`. */
-export function statements(found, shown = new Set()) {
+/** What is known of one row, beside rows of the entities that are `shown`; of a `no` there may be nothing. */
+export function statements(found, shown = new Set(), no = false) {
   if (found.failed) return [h("span", { class: "problem" }, t("evidence.failed", { why: found.failed }))];
   const told = found.rows[0] ?? [];
   return [
     told.length > 0 && h("ul", { class: "statements" }, told.map((one) => h("li", { dir: "auto" }, statement(one, found.copy, shown)))),
-    told.length === 0 && found.absent.length === 0 && h("p", {}, t("evidence.none")),
+    told.length === 0 && found.absent.length === 0 && h("p", {}, t(no ? "absent.not_stated" : "evidence.none")),
     ...found.absent.map((condition) => h("p", { dir: "auto" }, withVariables(t("evidence.absent", { condition })))),
     found.cut && h("p", { class: "soft" }, t("evidence.cut")),
     ...found.untold.map((part) => h("p", { class: "soft" }, t("evidence.untold", { part }))),

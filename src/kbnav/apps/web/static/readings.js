@@ -46,10 +46,10 @@ export function understood(read, ask, words = "") {
     read?.instead.length > 0 && ask && h("p", { class: "tools" }, t("read.instead"), read.instead.map((question) => choice(question, "", () => ask(question)))));
 }
 
-/** A doubt in the reader's language, where that has words for its kind; some name how many of how many. */
+/** A doubt in the reader's language, where that has words for its kind; some name how many of how many, and what these have. */
 function worded({ kind, about, text }) {
-  const [n, all] = about.match(/\d+(?:,\d{3})*/g) ?? [];
-  return has(`doubt.${kind}`) ? t(`doubt.${kind}`, { about, n, all }) : text;
+  const [n, all, ...what] = about.split(" / ");
+  return has(`doubt.${kind}`) ? t(`doubt.${kind}`, { about, n, all, what: what.join(" / ") }) : text;
 }
 
 /** What speaks against an answer, in one box: words that were not used, and a line for each other kind; where there is no answer, what its `note` does not name. */

@@ -12,6 +12,7 @@ const PAGE = 50;
 const OPEN = ["partial copy", "split graph", "service failed"]; // kinds of nothing after which "no" is not known
 const FEW = 5; // rows beside which it is told what else is stated
 const SEARCHED = 10; // rows from which on they can be searched
+const STATEMENTS = "subject,predicate,object"; // the columns of what CONSTRUCT and DESCRIBE give
 const FORMS = { csv: "CSV", tsv: "TSV", json: "JSON", nt: "RDF", xlsx: "Excel" };
 
 /**
@@ -20,14 +21,15 @@ const FORMS = { csv: "CSV", tsv: "TSV", json: "JSON", nt: "RDF", xlsx: "Excel" }
  */
 export class ResultView {
   constructor(result, base, title, { query, key, labelled = "", absence = result.absence, rows: told, ranked = false }) {
-    Object.assign(this, { result, base, title, query, key, labelled, told, ranked, open: OPEN.includes(absence?.kind) });
+    const stated = result.columns.join() === STATEMENTS && formOf(query) !== "select"; // each row is a statement, and needs no other
+    Object.assign(this, { result, base, title, query, key, labelled, told, stated, ranked, open: OPEN.includes(absence?.kind) });
     this.state = { start: 0, sort: "", descending: false, find: "", total: result.rows };
     this.asked = 0; // pages
     this.body = h("tbody");
     const head = (name) => (result.rows > 1 ? h("button", { type: "button", class: "sort", onclick: () => this.sortBy(name) }, columnName(name, result.ranking)) : columnName(name, result.ranking));
     this.heads = result.columns.map((name) => h("th", { scope: "col" }, head(name)));
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
-    const table = h("table", { class: "rows" }, h("thead", {}, h("tr", {}, this.heads, h("th", { scope: "col", class: "because" }, t("evidence.head")))), this.body);
+    const table = h("table", { class: "rows" }, h("thead", {}, h("tr", {}, this.heads, !stated && h("th", { scope: "col", class: "because" }, t("evidence.head")))), this.body);
     this.tabs = h("div", { class: "tabs", role: "group", "aria-label": t("view.choose") });
     this.drawn = h("div", { hidden: true });
     this.table = h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": t("rows.region") }, table);
@@ -55,7 +57,7 @@ export class ResultView {
   /** A menu of files. */
   get files() {
     const file = (form) => h("a", { href: this.address(form), download: "" }, FORMS[form]);
-    const forms = Object.keys(FORMS).filter((form) => form !== "nt" || this.result.columns.join() === "subject,predicate,object");
+    const forms = Object.keys(FORMS).filter((form) => form !== "nt" || this.result.columns.join() === STATEMENTS);
     const text = async () => (await fetch(this.address("tsv"))).text();
     const ids = async () => [...new Set((await text()).split("\n").map((line) => /\/([QPL]\d+)>/.exec(line)?.[1]).filter(Boolean))].join("\n");
     return menu(t("rows.download"), "download", [...forms.map(file), this.ranked && copyButton(t("copy.ids"), ids)], { "data-files": true });
@@ -81,18 +83,22 @@ export class ResultView {
   /** Tabs of the views that the first rows allow, where there is more than the table; a single value needs none. */
   offer(rows) {
     const { asked, kindsOf, named, viewsOf } = this.pictures;
-    const wanted = [this.key && kept(this.key), asked(this.query), ...named(this.title)];
+    const { name, same, nearest } = asked(this.query);
+    const before = this.key && kept(this.key);
+    const wanted = [before, nearest, ...named(this.title)];
     this.kinds = kindsOf(this.result.columns, rows);
     const single = rows.length === 1 && rows[0].length === 1 && !["point", "picture"].includes(this.kinds[0]) && rows[0][0];
     this.element.classList.toggle("single", Boolean(single));
     if (single?.kind === "unknown") this.body.querySelector("em").textContent = t("cell.not_known");
-    if (single) return this.element.dispatchEvent(new CustomEvent("single", { bubbles: true, detail: single.text }));
     const views = viewsOf(this.kinds, this.result, rows);
-    if (views.length < 2) return undefined;
-    this.element.firstChild.hidden = false;
-    this.tabs.replaceChildren(...views.map((view) => h("button", { type: "button", "data-view": view, onclick: () => this.choose(view) }, t(`view.${view}`))));
     const usual = this.result.rows === 1 && this.kinds.join() === "point" ? "map" : "table"; // where something is
-    return this.choose(wanted.find((view) => views.includes(view)) ?? usual, true);
+    const view = wanted.find((one) => views.includes(one)) ?? usual;
+    if (name && rows.length && !before && view !== same) this.element.prepend(this.instead = h("p", { class: "soft" }, t("view.instead", { name, view: t(`view.${view}`) })));
+    if (single) return this.element.dispatchEvent(new CustomEvent("single", { bubbles: true, detail: single.text }));
+    if (views.length < 2) return undefined;
+    this.tabs.parentElement.hidden = false;
+    this.tabs.replaceChildren(...views.map((view) => h("button", { type: "button", "data-view": view, onclick: () => this.choose(view) }, t(`view.${view}`))));
+    return this.choose(view, true);
   }
 
   /** Show a view; the page's address keeps it. */
@@ -103,6 +109,7 @@ export class ResultView {
     this.tell();
     this.drawn.hidden = view === "table";
     if (view !== "table") this.pictures.draw(view, this.drawn, this);
+    if (!first) this.instead?.remove();
     if (!first && this.key) keep(this.key, view);
   }
 
@@ -136,7 +143,8 @@ export class ResultView {
 
   show(page) {
     this.body.replaceChildren(...showCells(page.rows, this.open).map((cells, place) => {
-      const why = cells.length > 0 && h("td", { class: "because" }, evidenceButton(`${this.base}/evidence`, page.numbers[place], cells.length + 1));
+      const [no] = page.rows[place].filter((one) => one?.kind === "truth" && one.text === "false");
+      const why = cells.length > 0 && !this.stated && h("td", { class: "because" }, evidenceButton(`${this.base}/evidence`, page.numbers[place], cells.length + 1, no));
       return h("tr", {}, cells, why);
     }));
   }
@@ -161,7 +169,7 @@ export class ResultView {
 
   /** Beside a few rows of the newest answer, not of a shared one, how many other values are stated of lower rank. */
   async rank(page, turn) {
-    if (!this.ranked || page.total > FEW || this.base.startsWith("/api/shared") || this.element.closest("section")?.nextElementSibling) return;
+    if (!this.ranked || this.stated || page.total > FEW || this.base.startsWith("/api/shared") || this.element.closest("section")?.nextElementSibling) return;
     const signal = AbortSignal.timeout(15_000);
     const found = await call(`${this.base}/evidence?${new URLSearchParams(page.numbers.map((row) => ["row", row]))}`, "GET", undefined, { signal }).catch(() => null);
     if (!found || turn !== this.asked) return;
@@ -179,6 +187,7 @@ export class ResultView {
     this.where.textContent = this.shown();
     this.back.disabled = start === 0;
     this.on.disabled = start + PAGE >= total;
+    if (this.pages) this.pages.hidden = this.table.hidden || total <= PAGE; // few were found
     this.heads.forEach((head, index) => {
       const sorted = this.result.columns[index] === sort;
       head.setAttribute("aria-sort", sorted ? (descending ? "descending" : "ascending") : "none");
@@ -212,8 +221,11 @@ export class ResultView {
   }
 }
 
-/** A button for a row, which opens and closes a row of statements below it; `base` is their address. */
-function evidenceButton(base, number, width) {
+/** Which form a query has: "select", "ask", "construct" or "describe". */
+const formOf = (query = "") => /\b(select|ask|construct|describe)\b(?!:)/i.exec(query.replace(/<[^<>\s]*>|#.*/g, ""))?.[1].toLowerCase();
+
+/** A button for a row, which opens and closes a row of statements below it; `base` is their address, and of a `no` there may be none. */
+function evidenceButton(base, number, width, no) {
   let below = null;
   const button = h("button", { type: "button", class: "why", title: t("evidence.show"), "aria-expanded": "false" }, t("evidence.why"));
   button.addEventListener("click", async () => {
@@ -231,7 +243,7 @@ function evidenceButton(base, number, width) {
     try {
       const [found, { statements }] = await Promise.all([call(`${base}?${new URLSearchParams({ row: number })}`), import("./evidence.js")]);
       const shown = new Set([...row.parentElement.querySelectorAll("tr:not(.evidence) a[data-entity]")].map((one) => one.dataset.entity));
-      told.replaceChildren(...statements(found, shown));
+      told.replaceChildren(...statements(found, shown, no));
     } catch (error) {
       told.replaceChildren(h("span", { class: "problem" }, error.message));
     }

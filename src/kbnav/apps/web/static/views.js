@@ -27,7 +27,8 @@ const NAMED = ["", "above", "after", "before"]; // where the name of a thing may
 const STROKES = ["solid", "dashed", "dotted"];
 const DRAWN = { map: drawMap, timeline: drawTimeline, chart: drawChart, graph: drawGraph, images: showImages };
 const LASTING = ["timeline", "chart", "graph"]; // views that keep the colours they were drawn in
-const SERVICE = { map: "map", timeline: "timeline", graph: "graph", imagegrid: "images", table: "table", tree: "graph" };
+const SERVICE = { map: "map", timeline: "timeline", graph: "graph", imagegrid: "images", table: "table", barchart: "chart", linechart: "chart" };
+const NEAREST = { tree: "graph", dimensions: "graph", treemap: "chart" }; // of views that only the service has; else a chart
 const WORDS = {
   map: /\b(map|mapa|carte)s?\b|karten?\b|地图/i,
   timeline: /\btimeline|zeit(leiste|strahl)|\bchronologie\b|\bfrise\b|\bcronolog[ií]a\b|línea de tiempo|时间[线轴]/i,
@@ -73,10 +74,11 @@ export function viewsOf(kinds, { rows: total, columns, ranking }, rows) {
 /** The views that a question names, in any of the page's languages; by a graph many mean a chart. */
 export const named = (question) => Object.keys(WORDS).filter((view) => WORDS[view].test(question));
 
-/** The view that a query asks for by a comment, as at the Wikidata Query Service; "" where it asks for none. */
+/** The view that a query asks for by a comment, as at the Wikidata Query Service: its `name` there, the `same` here where there is one, and the `nearest`. */
 export function asked(query) {
-  const name = /^\s*#\s*defaultView:\s*(\w+)/im.exec(query ?? "")?.[1].toLowerCase() ?? "";
-  return SERVICE[name] ?? (name.endsWith("chart") ? "chart" : "");
+  const name = /^\s*#\s*defaultView:\s*(\w+)/im.exec(query ?? "")?.[1] ?? "";
+  const same = SERVICE[name.toLowerCase()] ?? "";
+  return { name, same, nearest: same || (NEAREST[name.toLowerCase()] ?? (/chart$/i.test(name) ? "chart" : "")) };
 }
 
 const styles = styled("/static/views.css"); // of what comes with a result: views, cards, evidence

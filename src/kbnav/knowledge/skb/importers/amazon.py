@@ -27,10 +27,8 @@ import numpy as np
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.files import as_json, parse_json
-from kbnav.knowledge.skb.importers.files import Grouped
-from kbnav.knowledge.skb.importers.readers import objects
+from kbnav.knowledge.skb.importers.files import Grouped, files_fingerprint, objects
 from kbnav.knowledge.skb.importers.stark import AMAZON_RELATIONS, AMAZON_TYPES, stark_node
-from kbnav.knowledge.skb.importers.tables import files_fingerprint
 from kbnav.knowledge.skb.schema import MEMORY, EdgeArrays, Losses, NodeRecord, Style
 
 CATEGORIES = "category_list.json"

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 from kbnav.answers.tables import Term
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.importers.tables import files_fingerprint
+from kbnav.knowledge.skb.importers.files import files_fingerprint
 from kbnav.knowledge.skb.schema import EdgeRecord, Losses, NodeRecord, Style
 
 if TYPE_CHECKING:

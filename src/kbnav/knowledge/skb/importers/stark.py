@@ -28,9 +28,7 @@ import numpy.typing as npt
 
 from kbnav.answers.language import question_language
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.importers.files import Grouped, at, bounded_lines, cells, opened
-from kbnav.knowledge.skb.importers.readers import records
-from kbnav.knowledge.skb.importers.tables import files_fingerprint
+from kbnav.knowledge.skb.importers.files import Grouped, at, bounded_lines, cells, files_fingerprint, opened, records
 from kbnav.knowledge.skb.schema import MEMORY, EdgeArrays, EdgeRecord, Losses, NodeRecord, Style, refuse_unbounded
 
 NODES = "node_info.pkl"

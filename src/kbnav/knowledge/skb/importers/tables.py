@@ -1,9 +1,6 @@
 """Nodes and edges from tables: of JSON, CSV and TSV (each also gzipped), databases, workbooks and graphs.
 
-A table of nodes has the columns ``id``, ``name`` and ``type`` (or ``kind``), unless a ``Table`` says otherwise; every
-other column belongs to a node's document. A table of edges has ``source``, ``relation`` (or ``metaedge``,
-``predicate``, ``type``) and ``target``, unless ``Links`` say otherwise. Either may say ``deleted``: true, by which an
-update takes a node or an edge away.
+docs/skb-format.md says which columns are what, unless a ``Table`` or ``Links`` say otherwise.
 """
 
 from __future__ import annotations
@@ -12,10 +9,12 @@ import codecs
 import hashlib
 import io
 import json
+import os
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -24,10 +23,33 @@ from typing import Annotated, Any, NamedTuple, Self
 from pydantic import BeforeValidator, ValidationError, field_validator, model_validator
 
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.importers.files import EDGES, JSON, NODES, Duplicates, Given, Origin, Reject
-from kbnav.knowledge.skb.importers.readers import ENDS, contents, records
+from kbnav.knowledge.skb.importers.files import (
+    EDGES,
+    ENDS,
+    JSON,
+    NODES,
+    Duplicates,
+    Format,
+    Given,
+    Origin,
+    Reject,
+    contents,
+    files_fingerprint,
+    records,
+)
 from kbnav.knowledge.skb.importers.values import OTHER, Column, column_as, kind_of
-from kbnav.knowledge.skb.schema import ALIAS_FIELDS, MEMORY, UNTYPED, EdgeRecord, Losses, NodeRecord, Style
+from kbnav.knowledge.skb.schema import (
+    ALIAS_FIELDS,
+    DANGLING,
+    MEMORY,
+    UNTYPED,
+    EdgeArrays,
+    EdgeRecord,
+    Losses,
+    NodeRecord,
+    Source,
+    Style,
+)
 from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.journal import first_problem, read_toml
 from kbnav.settings.model import Strict
@@ -110,8 +132,8 @@ class Table(_File):
     edges: tuple[Annotated[EdgeColumn, BeforeValidator(EdgeColumn.parse)], ...] = ()
     text: tuple[str, ...] | None = None
     """Columns that are the document; None: all that are nothing else."""
-    split: str = ""
-    """What stands between several values in one cell of an edge column; empty: a cell is one value."""
+    split: str | tuple[tuple[str, str], ...] = ""
+    """What stands between several values in one cell of an edge column, or of each; empty: a cell is one value."""
     prefix: str = ""
     """What is put before the ids, to tell them from those of another table."""
     raw: tuple[str, ...] = ()
@@ -119,7 +141,7 @@ class Table(_File):
     rename: tuple[tuple[str, str], ...] = ()
     """Columns, and the names of the document's fields that they become; the other keys say columns."""
 
-    @field_validator("rename", mode="before")
+    @field_validator("rename", "split", mode="before")
     @classmethod
     def _pairs(cls, given: object) -> object:
         return tuple(given.items()) if isinstance(given, dict) else given  # a table of TOML
@@ -129,6 +151,7 @@ class Table(_File):
         """Every column that the mapping names."""
         single = [self.id, self.name, self.type_column]
         several = (*(self.text or ()), *self.raw, *(edge.column for edge in self.edges), *dict(self.rename))
+        several += () if isinstance(self.split, str) else (*dict(self.split),)
         return [column for column in (*single, *several) if column]
 
     def fields(self, record: Record) -> Iterable[str]:
@@ -167,8 +190,20 @@ class Table(_File):
         """The values of an edge column in a row; of a list each."""
         cell = record.get(edge.column)
         texts = [cell_text(one) for one in (cell if isinstance(cell, (list, tuple)) else [cell])]
-        parts = [part.strip() for text in texts for part in (text.split(self.split) if self.split else [text])]
+        split = self.split_of(edge.column)
+        parts = [part.strip() for text in texts for part in (text.split(split) if split else [text])]
         return [part for part in parts if part]
+
+    def kept(self, fields: Mapping[str, Any], edge: EdgeColumn) -> list[str]:
+        """The values of an edge column that a node has as a field: those that led to no row; of text all."""
+        value = fields.get(dict(self.rename).get(edge.column, edge.column))
+        parted = bool(self.split_of(edge.column)) or self.file.suffix in JSON
+        joined = parted and edge.column not in (self.text or ())
+        return self.values({edge.column: value.split(", ") if joined and isinstance(value, str) else value}, edge)
+
+    def split_of(self, column: str) -> str:
+        """What stands between the values in a cell of an edge column."""
+        return self.split if isinstance(self.split, str) else dict(self.split).get(column, "")
 
 
 class Links(_File):
@@ -282,7 +317,7 @@ class TableSource:
         for case in dict.fromkeys(f"{file}: {column.name}: {column.why}" for file, column in used if column.why):
             losses.add("column that stays text", case)
 
-    def edges(self, losses: Losses | None) -> Iterator[EdgeRecord]:
+    def edges(self, losses: Losses) -> Iterator[EdgeRecord]:
         """The edges of columns, then those of files of edges, whose further columns are named in ``losses``."""
         prefixes, replaced = self.prefixes(), set[tuple[str, str]]()
         if any(table.edges for table in self.tables):
@@ -296,9 +331,11 @@ class TableSource:
                     if self.over and not self.whole and (source, relation) not in replaced:
                         replaced.add((source, relation))  # by the first of several rows that are merged
                         yield from _replaced(self.over, source, relation, targets)
+                        losses.again += _lost(self.over, table, source, relation, prefixes)
                     yield from (EdgeRecord(source, relation, target) for target in targets)
         for one in self.arrived[1]:
             if (one.source, one.relation) not in replaced:
+                losses.again.append(one)
                 yield one
         for given in self._links:
             for kind in {given.source_type, given.target_type} - {"", *prefixes}:
@@ -327,13 +364,9 @@ class TableSource:
             source, kind = self.over.id(number), self.over.type(number)
             for table, edge in columns:
                 field = dict(table.rename).get(edge.column, edge.column)
-                value, before = document.get(field), prefixes.get(edge.type, "")
-                if not value or not (table.type == kind or not (table.type or kind in typed)):
+                values, before = table.kept(document, edge), prefixes.get(edge.type, "")
+                if not values or not (table.type == kind or not (table.type or kind in typed)):
                     continue
-                joined = isinstance(value, str) and edge.column not in (table.text or ())
-                joined = joined and bool(table.split or table.file.suffix in JSON)
-                several = value.split(", ") if joined else value
-                values = table.values({edge.column: several}, edge)
                 ends = [before + one for one in values if (edge.type, before + one) in come]
                 edges += [EdgeRecord(source, edge.relation, end) for end in ends]
                 if ends and edge.column not in (table.text or ()):
@@ -509,6 +542,16 @@ def _replaced(skb: SKB, source: str, relation: str, targets: Sequence[str]) -> I
         yield from (EdgeRecord(source, relation, one, deleted=True) for one in old if one not in targets)
 
 
+def _lost(skb: SKB, table: Table, source: str, relation: str, prefixes: Mapping[str, str]) -> Iterator[EdgeRecord]:
+    """The edges of a node by a relation that led to no node, as far as its fields still tell."""
+    number = skb.nodes.ids.find(source) if DANGLING.format(relation) in skb.meta.dropped else -1
+    for edge in table.edges if number >= 0 else ():
+        if edge.relation == relation:
+            before = prefixes.get(edge.type, f"{edge.type}:")
+            ends = (before + one for one in table.kept(skb.documents[number], edge))
+            yield from (EdgeRecord(source, relation, one) for one in ends if skb.nodes.ids.find(one) < 0)
+
+
 def _stop(error: DataError, _line: str) -> None:
     raise DataError(f"{error}; --bad skip leaves out what cannot be read") from error
 
@@ -556,18 +599,6 @@ def _problem(error: ValidationError) -> str:
     return f"{'.'.join(map(str, within)) or 'table'}: unknown key {key!r}{did_you_mean(str(key), model.model_fields)}"
 
 
-def files_fingerprint(paths: Sequence[Path], *more: str) -> str:
-    """Changes with the names, sizes and times of files. Raises UsageError where one is missing."""
-    parts: list[Any] = list(more)
-    for path in paths:
-        try:
-            stat = path.stat()
-        except OSError as error:
-            raise UsageError(f"{path}: {error.strerror}, in {path.resolve().parent}") from error
-        parts.append((str(path.resolve()), stat.st_size, stat.st_mtime_ns))
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
 def of_graphs(files: Sequence[Path]) -> TableSource:
     """The nodes and edges of graphs: GraphML, GEXF, GML, or what Neo4j exports as CSV or JSON."""
     start, end = ENDS
@@ -582,3 +613,126 @@ def cell_text(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return "" if value is None else str(value).strip()
+
+
+# What an SKB was built from, written into its ``meta.json`` so that an update can read the same again
+
+_OTHER = "of a type that was not asked for"
+
+
+class OfTypes:
+    """Nodes of some types of a source and edges between them, ids as they are (Agent Retriever, A.2.3)."""
+
+    def __init__(self, source: Source, types: Sequence[str]) -> None:
+        self._source, self._wanted = source, frozenset(types)
+        self.description = f"{source.description}; of it {', '.join(types)}"
+        self.fingerprint = hashlib.sha256("\n".join([source.fingerprint, *types]).encode()).hexdigest()
+        self.style, self.alias_fields = source.style, source.alias_fields
+        self.types: Sequence[str] = [kind for kind in source.types if kind in self._wanted]
+        self.relations = source.relations
+        self._others: set[str] = set()
+
+    def nodes(self, losses: Losses) -> Iterator[NodeRecord]:
+        """See ``Source``."""
+        for record in self._source.nodes(losses):
+            wanted = record.type in self._wanted
+            if not wanted:
+                self._others.add(record.id)
+            yield record if wanted else record._replace(left_out=f"node {_OTHER}")
+
+    def edges(self, losses: Losses) -> Iterator[EdgeRecord | EdgeArrays]:
+        """See ``Source``; edges to nodes of other types that were read are counted as that."""
+        for item in self._source.edges(losses):
+            if isinstance(item, EdgeRecord) and {item.source, item.target} & self._others:
+                losses.add(f"edge “{item.relation}” to a node {_OTHER}", f"{item.source} {item.relation} {item.target}")
+            else:
+                yield item
+
+
+def bad_lines_file(skb: Path, update: int = 0) -> Path:
+    """Where lines that cannot be read go, beside the SKB; those of its updates with their number."""
+    return Path(f"{skb}.bad{f'-{update}' if update else ''}.jsonl")
+
+
+class Recipe(Strict):
+    """Files and how they are read."""
+
+    format: Format = Format.records
+    sources: tuple[Path, ...] = ()
+    nodes: tuple[Given, ...] = ()
+    edges: tuple[Given, ...] = ()
+    tables: Path | None = None
+    """TOML file that maps tables; it is read again as well."""
+    language: str = "en"
+    labels: tuple[str, ...] = ()
+    """IRIs of RDF's properties of names."""
+    duplicates: Duplicates = Duplicates.first
+    types: tuple[str, ...] = ()
+    """Of all nodes only those of these types, with the edges between them; empty: all."""
+    bad: Path | None = None
+    """File for lines that cannot be read; None: such a line ends the build."""
+    updates: tuple[Recipe, ...] = ()
+    """Records that were put over the first ones, in order."""
+
+    def moved(self, start: Path, end: Path) -> Self:
+        """The same, with paths that are relative to the folder ``start`` made relative to ``end``."""
+
+        def move(path: Path | None) -> Path | None:
+            return path and Path(os.path.relpath(start / path, end))
+
+        names = ("nodes", "edges", "updates")
+        records = {name: tuple(one.moved(start, end) for one in getattr(self, name)) for name in names}
+        paths = {"sources": tuple(map(move, self.sources)), "tables": move(self.tables), "bad": move(self.bad)}
+        return self.model_copy(update={**records, **paths})
+
+    def source(self, over: SKB | None = None, *, whole: bool = False, behind: Iterable[Recipe] = ()) -> Source:
+        """What to build from, but for the updates; ``over`` and ``whole`` as of a ``TableSource``.
+
+        ``behind``: the recipes whose nodes ``over`` has.
+
+        Raises UsageError, and DataError for a bad TOML file.
+        """
+        source = self._source()
+        if over and isinstance(source, TableSource):
+            read = (one._source() for one in behind)
+            tables = [table for one in read if isinstance(one, TableSource) for table in one.tables]
+            source = replace(source, over=over, whole=whole, behind=tables)
+        return OfTypes(source, self.types) if self.types else source
+
+    def _source(self) -> Source:
+        from kbnav.knowledge.skb.importers.amazon import AmazonSource
+        from kbnav.knowledge.skb.importers.rdf import RdfSource
+        from kbnav.knowledge.skb.importers.stark import MagSource, PrimeKGSource, StarkSource
+
+        for path in (*self.sources, *filter(None, [self.tables])):
+            if address := re.match(r"\w{2,}:/", str(path)):  # what follows may hold a password
+                raise UsageError(
+                    f"{address[0]}… is an address: give it to --nodes and --edges, or name it in your TOML file"
+                )
+        if self.format is Format.records:
+            if self.sources or not (self.nodes or self.edges or self.tables):
+                others = ", ".join(other for other in Format if other is not Format.records)
+                raise UsageError(f"give records with --nodes and --edges; for other input say --from {others}")
+            if self.tables and (self.nodes or self.edges):
+                raise UsageError("--tables names the files itself: leave out --nodes and --edges")
+            if self.tables:
+                return mapped_from_file(self.tables, duplicates=self.duplicates, bad=self.bad)
+            return TableSource(self.nodes, self.edges, duplicates=self.duplicates, bad=self.bad)
+        if self.nodes or self.edges or self.tables or self.bad or self.duplicates is not Duplicates.first:
+            given = "--nodes, --edges, --tables, --duplicates and --bad"
+            raise UsageError(f"{given} do not go with --from {self.format}")
+        if self.format in (Format.rdf, Format.graph) and not self.sources:
+            raise UsageError(f"give the files of {self.format}")
+        if self.format is Format.graph:
+            return of_graphs(self.sources)
+        if self.format is Format.rdf:
+            return RdfSource(self.sources, self.language, self.labels)
+        if len(self.sources) != 1:
+            raise UsageError(f"give the one folder that the files of {self.format} are in")
+        readers: dict[Format, Callable[[Path], Source]] = {
+            Format.stark: StarkSource,
+            Format.primekg: PrimeKGSource,
+            Format.amazon: AmazonSource,
+            Format.ogbn_mag: partial(MagSource, language=self.language),
+        }
+        return readers[self.format](self.sources[0])

@@ -60,10 +60,15 @@ def _number(text: str, point: str) -> _Number | None:
     )
     if not match:
         return None
-    whole = re.sub(r"\D", "", match[3])
-    value = float(f"{whole}.{match[4]}") if match[4] else int(whole)
+    digits = re.sub(r"\D", "", match[3])
+    value = as_whole(float(f"{digits}.{match[4]}")) if match[4] else int(digits)
     unit = match[5] or match[2]
     return _Number(value if match[1] in ("", "+") else -value, _CURRENCIES.get(unit, unit))
+
+
+def as_whole(value: float) -> float:
+    """A number with nothing behind its decimal mark as an int, as a double has whole numbers; others as they are."""
+    return int(value) if value.is_integer() and abs(value) < 1 << 63 else value
 
 
 def _day(text: str, *forms: str) -> str:
@@ -93,7 +98,7 @@ class Column:
             if not self.unit or number.unit in ("", self.unit):
                 return number.value
             if sizes := _sizes({self.unit, number.unit}):
-                return number.value * sizes[number.unit] / sizes[self.unit]
+                return as_whole(number.value * sizes[number.unit] / sizes[self.unit])
         return _day(text, *_DATES.get(self.way, ())) or plain(cell)
 
     def refuses(self, cell: Any) -> bool:

@@ -35,9 +35,9 @@ from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
 from kbnav.knowledge.wikidata.mirror.chosen import IDENTIFIERS, ITEMS, NODES, Chosen, Filter
 from kbnav.knowledge.wikidata.mirror.links import FACTS, TEXTS, TRUTHY, VALUES, Picked
+from kbnav.knowledge.wikidata.mirror.mirror import META, NAMES, TRIPLES, MirrorInfo, Source, read_info
 from kbnav.knowledge.wikidata.mirror.rdf import datatypes, entities, quads
 from kbnav.knowledge.wikidata.mirror.search import build_index
-from kbnav.knowledge.wikidata.mirror.store import META, NAMES, TRIPLES, MirrorInfo, Source, read_info
 from kbnav.runs.journal import exchanged, work_folder
 
 _CONCEPT_BASE = re.compile(r"https?://[^\s<>\"]+/entity/")

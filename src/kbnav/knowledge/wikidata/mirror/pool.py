@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.replies import Reply, read_query
@@ -72,6 +72,19 @@ class Result:
         return read_query(Reply(200, self.body, {"content-type": self.media_type}))
 
 
+class QueryLimits(NamedTuple):
+    """What queries may take: seconds and bytes of address space (0: any) for each, and how many run at once."""
+
+    timeout: float = 60.0
+    """That of Wikidata's query service."""
+    memory: int = 2 << 30
+    workers: int = 4
+
+
+LIMITS = QueryLimits()
+"""Unless others are given."""
+
+
 class QueryPool:
     """Child processes that answer queries over one store. Threads may share a pool."""
 
@@ -81,30 +94,26 @@ class QueryPool:
     def __init__(
         self,
         store: Path,
+        limits: QueryLimits,
         *,
-        size: int,
-        timeout: float,
-        memory_limit: int,
         union: bool = False,
         links: tuple[Path, str] | None = None,
         patience: float | None = None,
     ) -> None:
-        """Keep up to ``size`` children, which start when they are first needed.
+        """Keep a child for each query that runs at once; they start when they are first needed.
 
         Args:
             store: folder of the store.
-            size: queries that run at once; further ones wait for their turn.
-            timeout: seconds that a query may take, its turn not counted.
-            memory_limit: bytes of address space for each child; 0: no limit.
+            limits: those of its queries; waiting for a turn is not counted.
             union: whether queries see all named graphs as one, beside the default graph.
             links: index of a mirror's names, and its concept base, where ``links`` may answer from them.
-            patience: seconds that a query may wait for its turn; as long as ``timeout`` unless given.
+            patience: seconds that a query may wait for its turn; as long as it may run unless given.
         """
-        self.timeout = timeout
+        self.timeout = limits.timeout
         self._union = union
-        self._patience = timeout if patience is None else patience
-        self._command = [sys.executable, "-P", "-m", _WORKER, str(store), str(memory_limit), *map(str, links or ())]
-        self._turns = threading.Semaphore(size)
+        self._patience = self.timeout if patience is None else patience
+        self._command = [sys.executable, "-P", "-m", _WORKER, str(store), str(limits.memory), *map(str, links or ())]
+        self._turns = threading.Semaphore(limits.workers)
         self._waiting, self._closed = 0, False
         self._lock = threading.Lock()
         self._idle: list[_Child] = []
@@ -122,7 +131,7 @@ class QueryPool:
     ) -> Result:
         """Run a query; SELECT and ASK come in ``form``, CONSTRUCT and DESCRIBE in ``graph_form``.
 
-        ``graph`` is the IRI of the graph that the query is about; empty: the default graph. The query is stopped when
+        ``graph``: IRIs of the graphs that the query is about; empty: the default graph. The query is stopped when
         the run that it belongs to ends, and when ``gone`` says that nobody waits for it any more. Raises QueryError.
         """
         request = {"query": text, "form": form, "graph_form": graph_form, "most_bytes": most_bytes}

@@ -25,7 +25,6 @@ from pyoxigraph import Literal, NamedNode, QuerySolution, QuerySolutions, Store
 from kbnav.errors import DataError
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
 from kbnav.knowledge.wikidata.mirror.links import SCHEMA, Picked, add_links
-from kbnav.knowledge.wikidata.mirror.store import NAMES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -228,10 +227,9 @@ def _rows(store: Store, query: str) -> Iterator[QuerySolution]:
 class Index:
     """The index of a mirror, open for reading from any thread."""
 
-    def __init__(self, path: Path) -> None:
-        """Open the index in the mirror's folder. Raises DataError where it is damaged."""
+    def __init__(self, file: Path) -> None:
+        """Open the index. Raises DataError where it is damaged."""
         self._lock = threading.Lock()
-        file = path / NAMES
         try:
             self._sqlite = sqlite3.connect(
                 f"{file.resolve().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False

@@ -214,7 +214,7 @@ def _write(store: Any, links: Links | None, request: dict[str, Any], out: IO[byt
         return "json"
     where: dict[str, Any] = {"use_default_graph_as_union": request["union"]}
     if request["graph"]:
-        where = {"default_graph": NamedNode(request["graph"])}
+        where = {"default_graph": [*map(NamedNode, request["graph"].split())]}
     query = order_joins(request["query"], lambda text: int(next(iter(store.query(text, **where)))[0].value))
     found: Any = store.query(query, custom_functions=functions(), **where)
     if not isinstance(found, QueryTriples):
