@@ -490,7 +490,7 @@ class TableSource:
     def _rows(self, table: Table | Links, losses: Losses | None) -> Iterator[Record]:
         def put_aside(error: DataError, line: str) -> None:
             if losses is not None and self.bad:
-                losses.add(f"line that cannot be read (a build writes all to {self.bad.name})", str(error))
+                losses.add(f"line that cannot be read (all are in {self.bad.name}, but for a dry run)", str(error))
                 with self.bad.open("a", encoding="utf-8") as kept:
                     kept.write(json.dumps({"reason": str(error), "line": line.rstrip("\r\n")}) + "\n")
 
