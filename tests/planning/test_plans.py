@@ -42,7 +42,19 @@ from kbnav.planning.paths import (
     reached,
 )
 from kbnav.planning.plan_fuse import Candidates as Both
-from kbnav.planning.plan_fuse import Clause, Gatherer, PlanFuse, PlanFuseOptions, Trained, Weights, WordWeights, fit, load, save, train
+from kbnav.planning.plan_fuse import (
+    Clause,
+    Gatherer,
+    PlanFuse,
+    PlanFuseOptions,
+    Trained,
+    Weights,
+    WordWeights,
+    fit,
+    load,
+    save,
+    train,
+)
 from kbnav.planning.ranker import Candidates, Questions, Ranker, Scorer, log_softmax
 from kbnav.planning.seq2seq import learnt
 from kbnav.planning.training import LabelledQuestion, examples, made_from, path_label
