@@ -10,10 +10,10 @@ from kbnav.agents.common.policy import ChatPolicy, read_demonstrations
 from kbnav.agents.common.schema import Schema, hide_single_type
 from kbnav.agents.skb import skb_offline
 from kbnav.agents.walking.base import PROMPTS, Models, Planned, WalkEnding, open_match, open_walking_models
-from kbnav.agents.walking.options import PasemiqaOptions
+from kbnav.agents.walking.options import PasemiqaOptions, open_planner
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.planning.paths import Planner, open_planner
+from kbnav.planning.paths import Planner
 from kbnav.settings.model import OFFLINE, Settings
 from kbnav.tools.skb import find_relations, finish, read_document
 from kbnav.tools.toolbox import Toolbox

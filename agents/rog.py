@@ -24,10 +24,10 @@ from kbnav.agents.walking.base import (
     planned,
     question_in_chat,
 )
-from kbnav.agents.walking.options import RogOptions
+from kbnav.agents.walking.options import RogOptions, open_planner
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.calls import BYTES_PER_TOKEN, Ask
-from kbnav.planning.paths import Planner, open_planner
+from kbnav.planning.paths import Planner
 from kbnav.prompts import render
 from kbnav.runs.trajectory import FINISH, Step, Trace
 from kbnav.settings.model import Budget, Settings

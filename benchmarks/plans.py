@@ -16,10 +16,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import get_args
 
+from kbnav.agents.walking.options import open_planner
 from kbnav.evaluation.datasets import find_dataset
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.paths import Hop, PathSchema, Planner, PlanOptions, RelationPath, encoder_of, open_planner
+from kbnav.planning.paths import Hop, PathSchema, Planner, PlanOptions, RelationPath, encoder_of
 from kbnav.planning.ranker import Ranker
 from kbnav.planning.training import Example, Gold, LabelledQuestion, Weighing, examples, made_from, possible
 from kbnav.settings.model import Settings

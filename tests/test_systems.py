@@ -281,7 +281,7 @@ def test_a_key_is_read_from_the_environment_and_never_shown(monkeypatch, name):
     assert settings.api_key.get_secret_value() == "sk-nevertobeleft"
     assert "sk-nevertobeleft" not in repr(settings)
     assert "sk-nevertobeleft" not in str(settings.public())
-    assert load_settings(api_key="another").api_key.get_secret_value() == "another"  # what is given comes first
+    assert load_settings(api_key="own-nevertobeleft").api_key.get_secret_value() == "own-nevertobeleft"  # given first
 
 
 @pytest.mark.parametrize(

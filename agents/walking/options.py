@@ -1,14 +1,20 @@
-"""Options of the agents that walk along links, as ``--set`` gives them; saved with every run."""
+"""Options of the agents that walk along links, as ``--set`` gives them, saved with every run; and the planner named."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from kbnav.encoders.trained import read_card
+from kbnav.errors import UsageError
 from kbnav.knowledge.skb.matching import Variant
-from kbnav.planning.paths import PlannerName, PlanOptions
+from kbnav.knowledge.skb.store import SKB
+from kbnav.models.calls import open_calls
+from kbnav.planning.paths import InContext, Planner, PlannerName, PlanOptions, encoder_of
+from kbnav.settings.model import Settings
 from kbnav.settings.systems import FromGold, Options
 
 SHORT = 21
@@ -138,3 +144,33 @@ class GogOptions(DocumentOptions, DemonstratedOptions):
     """As of ``pasemiqa``: 0 where ``k`` is given."""
     samples: int = Field(default=3, ge=1, le=10)
     """How often facts are asked for; what all these replies name is verified together before it counts."""
+
+
+def open_planner(options: PlanOptions, skb: SKB, settings: Settings) -> Planner | None:
+    """The planner that options name, if any, for an open SKB; ``settings`` name the model that ``in-context`` asks.
+
+    A planner trained by name alone has met no node on a question that names none, and there learned ``text``; given
+    nodes found by meaning, it has never learned that ``text`` may be right. Its plans say so.
+
+    Raises UsageError where what the planner needs is missing or was made for another SKB, DataError where that is
+    damaged, and CredentialsError.
+    """
+    if options.planner == "none":
+        return None
+    if options.planner == "in-context":
+        return InContext(skb, open_calls(settings), options.hops)
+    if not options.trained:
+        raise UsageError(f"the planner {options.planner} must be trained first: kbnav train {options.planner}")
+    folder = Path(options.trained)
+    notes: tuple[str, ...] = ()
+    matching = read_card(folder, "ranker", "seq2seq").settings["matching"]
+    if matching != options.matching:
+        said = f"with matching={matching}, and these nodes are matched by {options.matching}"
+        notes = (f"The planner was trained {said}.",)
+    if options.planner == "ranker":
+        from kbnav.planning.ranker import Ranker
+
+        return Ranker.load(folder, skb, encoder_of(skb), notes)
+    from kbnav.planning.seq2seq import Seq2Seq
+
+    return Seq2Seq.load(folder, skb, notes)

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
+from kbnav.agents.walking.options import open_planner
 from kbnav.apps.cli.train import path_questions
 from kbnav.encoders.trained import question_digests
 from kbnav.errors import DataError, UsageError
@@ -35,7 +36,6 @@ from kbnav.planning.paths import (
     PlanOptions,
     RelationPath,
     checked,
-    open_planner,
     parse_paths,
     path_text,
     reached,

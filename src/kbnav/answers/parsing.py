@@ -64,7 +64,7 @@ _CENTURY = re.compile(r"\b\d+(?:st|nd|rd|th|\.|e) (?:century|jahrhundert|siècle
 _SPAN = re.compile(
     r"\b(?:[Ii]n|[Oo]f|[Dd]uring) the (?:(\d\d)(?:st|nd|rd|th) century(?! B)|(\d\d[1-9]0)s)\b"
     r"|\b[Ii]m (\d\d)\. Jahrhundert\b(?! v)|\b[Ii]n den (\d\d[1-9]0)er(?: Jahren|n)?\b"
-    r"|\b[Aa]u (\d\d)e siècle\b(?! av)|\b[Dd]ans les années (\d\d[1-9]0)\b|\b[Ee]n los años (\d\d[1-9]0)\b"
+    r"|\b[Aa]u (\d\d)e siècle\b(?! av)|\b(?:Dans|dans) les années (\d\d[1-9]0)\b|\b[Ee]n los años (\d\d[1-9]0)\b"
 )
 """A century, or a decade of four digits: "the 1900s" may be either."""
 _FILLER = re.compile(r"\bat (?:any|some) (?:point|time)\b|(?<=\bis )it true that\b", re.IGNORECASE)

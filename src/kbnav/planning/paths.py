@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -16,16 +15,14 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from kbnav import encoders
 from kbnav.encoders import Encoder
-from kbnav.encoders.trained import read_card
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb import graph
 from kbnav.knowledge.skb.graph import NodeNumbers
 from kbnav.knowledge.skb.matching import NEAREST, Variant
 from kbnav.knowledge.skb.store import SKB
-from kbnav.models.calls import ModelCalls, open_calls
+from kbnav.models.calls import ModelCalls
 from kbnav.prompts import prompt_hashes, render
 from kbnav.runs.trajectory import Trace
-from kbnav.settings.model import Settings
 from kbnav.settings.systems import Options
 
 Way = Literal["out", "in"]
@@ -417,33 +414,3 @@ class InContext:
     def _shown(self) -> list[dict[str, Any]]:
         shown = sorted(self._schema.edges, key=lambda edge: -edge.edges)[:MOST_EDGES]
         return [{**one._asdict(), "example": example_edge(self._skb, *one[:3])} for one in shown]
-
-
-def open_planner(options: PlanOptions, skb: SKB, settings: Settings) -> Planner | None:
-    """The planner that options name, if any, for an open SKB; ``settings`` name the model that ``in-context`` asks.
-
-    A planner trained by name alone has met no node on a question that names none, and there learned ``text``; given
-    nodes found by meaning, it has never learned that ``text`` may be right. Its plans say so.
-
-    Raises UsageError where what the planner needs is missing or was made for another SKB, DataError where that is
-    damaged, and CredentialsError.
-    """
-    if options.planner == "none":
-        return None
-    if options.planner == "in-context":
-        return InContext(skb, open_calls(settings), options.hops)
-    if not options.trained:
-        raise UsageError(f"the planner {options.planner} must be trained first: kbnav train {options.planner}")
-    folder = Path(options.trained)
-    notes: tuple[str, ...] = ()
-    matching = read_card(folder, "ranker", "seq2seq").settings["matching"]
-    if matching != options.matching:
-        said = f"with matching={matching}, and these nodes are matched by {options.matching}"
-        notes = (f"The planner was trained {said}.",)
-    if options.planner == "ranker":
-        from kbnav.planning.ranker import Ranker
-
-        return Ranker.load(folder, skb, encoder_of(skb), notes)
-    from kbnav.planning.seq2seq import Seq2Seq
-
-    return Seq2Seq.load(folder, skb, notes)
