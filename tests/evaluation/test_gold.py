@@ -303,6 +303,8 @@ def test_tog_begins_at_entities_of_the_gold_answer_and_the_run_is_marked(run):
     assert "Polonium" in script.prompts[0].title()
     assert "Radium" in script.prompts[0].title()
     assert saved.info.display_name == "tog (given entities of the gold answer)"
+    changed = {"budget": None, "options": {"without": [{"a": 1}]}}
+    assert replace(saved.info, settings=changed, from_gold="").display_name == "tog (without {'a': 1})"
     assert saved.info.topics == {"most": 20, "seed": 7}
 
 

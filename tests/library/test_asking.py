@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
@@ -354,7 +355,7 @@ def test_where_there_is_no_answer_the_note_says_why(kb):
 def test_nodes_are_retrieved_without_an_agent(demo_home, kb):
     settings = kbnav.Settings(home=demo_home)
     with kbnav.open("demo", settings=settings) as demo:
-        found = kbnav.retrieve("spruce from a wreck", kb=demo, k=3)
+        found = kbnav.retrieve("spruce from a wreck", kb=demo, k=np.int64(3))
         assert [row["rank"] for row in found.rows] == [1, 2, 3]
         assert found.rows[0]["id"] == "material:hartsworth-spruce"
         assert load_run(demo_home / "runs" / f"{found.run.id}.json").system == "bm25"
@@ -471,6 +472,9 @@ def test_rows_that_a_tool_of_ones_own_gives_can_be_the_answer(kb):
         lambda kb: kb.search(None),
         lambda kb: kb.query(kb.search),
         lambda kb: kb.neighbors("Q979", direction="up"),
+        lambda kb: kb.neighbors("Q979", limit="3"),
+        lambda kb: kb.search("radium", limit="3"),
+        lambda kb: kbnav.ask("Who?", kb=kb, config=5),
         lambda kb: kbnav.graph(kb).invoke({"messages": [HumanMessage(MARIE), AIMessage("Radium.")]}),
     ],
 )

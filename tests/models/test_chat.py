@@ -722,7 +722,7 @@ def test_names_are_in_quotes_or_capitals_or_else_all_words(query, expected):
 
 
 def test_a_document_is_made_of_the_sentences_that_share_words():
-    prompt = render("kar/generate.md", query=QUERY, structures=STRUCTURES, linked=True, documents=WITH_LINKS)
+    prompt = render("kar/document.md", query=QUERY, structures=STRUCTURES, linked=True, documents=WITH_LINKS)
     assert answer(prompt) == ("type: guitar. —made by→ Ann Reed (person) ←made by— name: Lark. A letter is in it.")
 
 

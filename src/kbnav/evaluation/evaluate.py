@@ -27,6 +27,7 @@ from kbnav.evaluation.records import (
     GoldAnswer,
     RunInfo,
     SavedRun,
+    flat_settings,
     read_gold,
     read_info,
     read_saved_run,
@@ -39,7 +40,6 @@ from kbnav.evaluation.runner import (
     begin_run,
     build_system,
     check_limit,
-    flat_settings,
     kb_state,
     run_questions,
 )
@@ -148,7 +148,7 @@ def run_card(info: RunInfo) -> list[tuple[str, str]]:
     if "files" in kb:
         kb["files"] = f"SHA-256 {sha256(json.dumps(kb['files'], sort_keys=True).encode()).hexdigest()}"
     price = price_of(Settings.model_construct(base_url=own.get("base_url", ""), prices={}), info.model)
-    changed = {name: value for name, value in flat_settings(own).items() if value != usual.get(name)}
+    changed = {name: value for name, value in flat_settings(own, NOT_OF_RUNS).items() if value != usual.get(name)}
     own_gold = "the dataset's own, or its queries run on this knowledge base (gold.jsonl)"
     return [
         ("system", info.display_name + (f", named {info.named}" if info.named else "")),

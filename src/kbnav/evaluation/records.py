@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import repeat
 from pathlib import Path
@@ -65,13 +65,13 @@ class RunInfo:
     @property
     def display_name(self) -> str:
         """The system, with its preset, what is left out of it, and what it was given of the gold answers."""
-        own, options = self.settings, self.settings.get("options", {})
-        groups = (own.get("budget", {}).get("without"), own.get("without_tools"), options.get("without"))
+        own = flat_settings(self.settings)
+        groups = (own.get("budget.without"), own.get("without_tools"), own.get("options.without"))
         left = [name for group in groups if isinstance(group, list | tuple) for name in group]
         left += ["pruning"] if own.get("pruning") == "none" else []
-        preset = options.get("preset", "kbnav")
+        preset = own.get("options.preset", "kbnav")
         about = [f"preset {preset}"] if preset != "kbnav" else []
-        about += [f"without {', '.join(left)}"] if left else []
+        about += [f"without {', '.join(map(str, left))}"] if left else []
         about += [f"given {GIVEN[self.from_gold]}"] if self.from_gold else []
         return f"{self.system} ({'; '.join(about)})" if about else self.system
 
@@ -157,6 +157,13 @@ def read_saved_run(folder: Path | str) -> SavedRun:
     """Read a run's folder, also while it is being written. Raises UsageError, DataError."""
     folder = Path(folder)
     return SavedRun(read_info(folder), read_gold(folder / GOLD)[1], read_records(folder))
+
+
+def flat_settings(settings: Mapping[str, Any], less: Collection[str] = ()) -> dict[str, Any]:
+    """The settings of a run ``less`` some, those of groups by names such as ``budget.steps``."""
+    grouped = ((one, value if isinstance(value, Mapping) else {"": value}) for one, value in settings.items())
+    kept = (one for one in grouped if one[0] not in less)
+    return {f"{name}.{part}".rstrip("."): value for name, parts in kept for part, value in parts.items()}
 
 
 def read_info(folder: Path) -> RunInfo:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from kbnav.agents.common.agent import Agent, completed
 from kbnav.errors import FATAL, ServiceError, UsageError
-from kbnav.evaluation.records import INFO, QUESTIONS, QuestionRecord, RunInfo, read_info, read_records
+from kbnav.evaluation.records import INFO, QUESTIONS, QuestionRecord, RunInfo, flat_settings, read_info, read_records
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.ray_cluster import Pool, connected, for_workers, share_of
@@ -140,13 +140,6 @@ def begin_run(folder: Path, info: RunInfo) -> RunInfo:
         what = ", ".join(dict.fromkeys(name.removesuffix("_sha256") for name in changed))
         raise UsageError(f"{folder} holds a run that differs in: {what}; choose another folder for this one")
     return old
-
-
-def flat_settings(settings: Mapping[str, Any], less: Collection[str] = NOT_OF_RUNS) -> dict[str, Any]:
-    """The settings of a run ``less`` some, those of groups by names such as ``budget.steps``."""
-    grouped = ((one, value if isinstance(value, Mapping) else {"": value}) for one, value in settings.items())
-    kept = (one for one in grouped if one[0] not in less)
-    return {f"{name}.{part}".rstrip("."): value for name, parts in kept for part, value in parts.items()}
 
 
 def _identity(info: RunInfo) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from html import escape
+from operator import index
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar, Unpack, get_args
 
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, model_serializer, model_validator
 from typing_extensions import TypedDict
@@ -58,7 +59,8 @@ class QueryResult(AnswerTable):
         return bool(self.rows) if self.boolean is None else self.boolean
 
     def __repr__(self) -> str:
-        return f"<QueryResult {self.boolean if self.boolean is not None else self.records()[:3]}, rows: {len(self)}>"
+        shown = self.boolean if self.boolean is not None else replace(self, rows=self.rows[:3]).records()
+        return f"<QueryResult {shown}, rows: {len(self)}>"
 
 
 class KB(AbstractContextManager["KB", None]):
@@ -93,6 +95,7 @@ class KB(AbstractContextManager["KB", None]):
         that of the text.
         """
         wanted(text, "search", str, "a name")
+        wanted(limit, "limit=", SupportsIndex, "a number")
         found = self.base.search_entities(text, language=self._language(language, text), limit=limit)
         return [*found.entities, *found.properties]
 
@@ -110,6 +113,7 @@ class KB(AbstractContextManager["KB", None]):
 
         They go both ways unless told otherwise; ``note`` says where there are more.
         """
+        wanted(limit, "limit=", SupportsIndex, "a number")
         if direction not in get_args(Direction):
             raise UsageError(f"direction= takes one of {', '.join(get_args(Direction))}, not {direction!r}")
         found = self.base.search_neighbors(
@@ -590,12 +594,12 @@ async def aretrieve(query: str, *, kb: AnyKB | None = None, k: int = 10, **how: 
 def _ranking_of(how: AgentSource, query: str, k: int, cancellation: Cancellation | None = None) -> Answer:
     from kbnav.retrieval.base import retrieved
 
-    wanted(k, "k=", int, "a number of nodes")
+    wanted(k, "k=", SupportsIndex, "a number of nodes")
     if k < 1:
         raise UsageError(f"k is how many nodes are wanted, 1 or more, not {k!r}")
     with how.opening() as kb:
         settings = how.settings(kb)
-        found = retrieved(how.system or "bm25", kb.base, settings, query, k=k, cancellation=cancellation)
+        found = retrieved(how.system or "bm25", kb.base, settings, query, k=index(k), cancellation=cancellation)
         return Answer(session.saved(found, settings), look=how.evidence)
 
 
@@ -677,6 +681,7 @@ def _run_of(
 ) -> Answer:
     wanted(after, "after=", Answer | None, "the Answer of the question before")
     wanted(cancellation, "cancellation=", Cancellation | None, "a Cancellation")
+    wanted(config, "config=", Mapping | None, "a dictionary of LangChain's")
     source, history = AgentSource(kb, **how), after.run.turns if after else ()
     with source.opening() as opened:
         agent = source.built(opened, calls=True)

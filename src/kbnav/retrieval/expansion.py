@@ -174,9 +174,14 @@ class HyDE(ExpandedRetriever):
         return self._write("document", query, trace)
 
     def _write(self, step: str, query: str, trace: Trace, **values: object) -> list[str]:
+        """Documents sampled for a step's prompt (at temperature 0 one), good replies alone. Raises as ``ask_many``."""
         prompt = render(f"{self.name}/{step}.md", query=query, structures=self._structures, **values)
-        purpose = "write a document" if step == "document" else step
-        return write_documents(self._calls, prompt, trace, self._options, purpose)
+        purpose, heat = "write a document" if step == "document" else step, self._options.temperature
+        numbers = range(self._options.samples if heat else 1)
+        prompts = [prompt] * len(numbers)
+        replies = self._calls.ask_many(prompts, trace, purpose=purpose, temperature=heat, samples=numbers)
+        written = [document(reply) for reply in replies if isinstance(reply, str)]
+        return [text for text in written if text]
 
 
 class RAR(HyDE):
@@ -229,17 +234,6 @@ class AGR(RAR):
 def join(query: str, expansions: Sequence[str]) -> str:
     """The query and its expansions behind it, a line each (KAR, equation 2)."""
     return "\n".join([query, *expansions])
-
-
-def write_documents(
-    calls: ModelCalls, prompt: str, trace: Trace, options: SampledOptions, purpose: str = "write a document"
-) -> list[str]:
-    """Documents sampled for a prompt (at temperature 0 one), good replies alone. Raises as ``ask_many``."""
-    numbers = range(options.samples if options.temperature else 1)
-    prompts = [prompt] * len(numbers)
-    replies = calls.ask_many(prompts, trace, purpose=purpose, temperature=options.temperature, samples=numbers)
-    written = [document(reply) for reply in replies if isinstance(reply, str)]
-    return [text for text in written if text]
 
 
 def structures(skb: SKB) -> Structures:

@@ -41,7 +41,6 @@ from kbnav.retrieval.expansion import (
     build_hyde,
     document_line,
     entities,
-    write_documents,
 )
 from kbnav.runs.trajectory import Observed, Trace
 
@@ -128,14 +127,8 @@ class KAR(HyDE):
         named = self._parse(query, trace)
         linked = self._link(query, named, trace)
         triples = {} if "kg" in self._options.without else self._triples(query, linked, trace)
-        prompt = render(
-            "kar/generate.md",
-            query=query,
-            structures=self._structures,
-            linked=bool(triples),
-            documents=list(self._triple_lines(linked, triples)),
-        )
-        written = write_documents(self._calls, prompt, trace, self._options)
+        lines = [*self._triple_lines(linked, triples)]
+        written = self._write("document", query, trace, linked=bool(triples), documents=lines)
         tails = list(dict.fromkeys(tail for found in triples.values() for _, tail in found))
         return Expansions(written, tails if self._options.with_neighbours else ())
 

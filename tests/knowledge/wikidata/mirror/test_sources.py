@@ -75,7 +75,7 @@ DUMP = [
 
 
 def pages(one: dict[str, Any]) -> str:
-    page = f"<https://www.wikidata.org/wiki/Special:EntityData/{one['id']}>"
+    page = f"<https://www.wikidata.org/wiki/{'Spezial' if one['id'] == 'Q21' else 'Special'}:EntityData/{one['id']}>"
     return f'{page} <http://schema.org/about> <{WD}{one["id"]}> .\n{page} <{SITELINKS}> "7" .\n'
 
 
@@ -237,6 +237,13 @@ def test_what_was_kept_of_another_build_is_not_used(tmp_path, many):
     told: list[str] = []
     assert build_mirror([tmp_path / "a.nt"], tmp_path / "out", progress=told.append).entities == len(DUMP) - 1
     assert not any("going on" in line for line in told)
+
+
+def test_the_last_line_of_a_source_needs_no_end(tmp_path):
+    sources = [tmp_path / "a.nt", tmp_path / "b.nt"]
+    for one in sources:
+        one.write_text(f'<{WD}Q1> <http://www.w3.org/2000/01/rdf-schema#label> "{one.stem}"@en .')
+    assert build_mirror(sources, tmp_path / "out").names == 2
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -43,7 +43,7 @@ from kbnav.runs.journal import exchanged, work_folder
 _CONCEPT_BASE = re.compile(r"https?://[^\s<>\"]+/entity/")
 _PROPERTY = re.compile(rf"({_CONCEPT_BASE.pattern})P[1-9]\d*")
 _DIRECT_CLAIM = NamedNode(f"{v.WIKIBASE}directClaim")
-MADE, REPLACED, SAVED, STATE = "mirror", "replaced", "saved", "state.json"
+MADE, REPLACED, SAVED, STATE = "mirror", "replaced", "saved", "state.2.json"
 PIECE = 16 << 30
 """Bytes of lines that are loaded before the store is kept: each load makes the engine merge its files again."""
 PART = 8 << 20
@@ -196,8 +196,9 @@ class _Build:
         return info
 
     def _add_facts(self, store: Store) -> None:
-        for path in self._picked.files(FACTS) if not self._loaded else ():
-            store.bulk_load(path=path, format=RdfFormat.N_TRIPLES, lenient=True)
+        if not self._loaded:
+            facts = Feed(path.read_bytes() for path in self._picked.files(FACTS))
+            store.bulk_load(cast(IO[bytes], facts), RdfFormat.N_TRIPLES, lenient=True)
 
     def _finish(self, store: Store) -> int:
         """Keep the store with all in it, for which the engine merges many of its files, and have it merge the rest."""
@@ -455,6 +456,8 @@ class Lines:
     def some(self) -> list[bytes]:
         """The next lines; none at the end."""
         lines = self._file.readlines(_READ)
+        if lines and not lines[-1].endswith(b"\n"):  # the last of the file
+            lines[-1] += b"\n"
         self._count(len(lines))
         return lines
 

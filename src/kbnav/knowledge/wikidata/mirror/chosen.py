@@ -82,7 +82,7 @@ class Filter:
         self._chosen, self._shared = chosen, shared_nodes
         self._wd, self._direct, self._claim = (f"<{one}".encode() for one in (here.wd, here.wdt, f"{here.p}P"))
         self._nodes = tuple(f"<{one}".encode() for one in (here.wdv, here.wdref))
-        page = rb"<https?://[^/> ]+/wiki/Special:EntityData/"
+        page = rb"<https?://[^> ]+:EntityData/"
         self._about = re.compile(rb"(?:%s|%s)([QPLE]\d+)(?:-\w+)?>" % (re.escape(self._wd), page))
         self._item = re.compile(rb"%sQ(\d+)>" % re.escape(self._wd))
         closures = [link for link in (*chosen.keep, *chosen.without) if link.again]

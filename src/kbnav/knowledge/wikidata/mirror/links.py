@@ -38,6 +38,8 @@ _WAITING = 1 << 20
 """Lines and numbers that wait in memory to be written."""
 _TEXT, _VALUE, _FACT = -1, -2, -3
 """Kinds of predicates; a truthy one's is the number of the property, and that of any other 0."""
+_WIKIDATA = b"//www.wikidata.org/"
+"""Whose properties may stand beside those of another Wikibase."""
 TEXTS, VALUES, FACTS, TRUTHY = "texts", "values", "facts", "truthy"
 
 
@@ -74,11 +76,14 @@ class Picked:
             if kind == _TEXT:
                 texts.append(line)
             elif kind == _FACT:
-                if name := subject.partition(b"/Special:EntityData/")[2]:
+                page, _, name = subject.partition(
+                    b":EntityData/"
+                )  # what stands before the colon is in the wiki's language
+                if name and (_WIKIDATA in self._wd or _WIKIDATA not in page):
                     facts.append(b"<%s%s %s %s" % (self._wd, name, predicate, value))
             else:
                 bare = value.rstrip(b". \t\r\n")
-                if bare[:1] == b'"' and bare[-1:] != b">":
+                if bare[:1] == b'"' and (bare[-1:] != b">" or bare.endswith(b"#string>")):
                     values.append(line)
                 if kind != _VALUE:
                     if subject != before:
