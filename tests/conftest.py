@@ -22,10 +22,10 @@ from kbnav.knowledge.open import bundled_skb, open_kb
 from kbnav.settings.model import Settings
 from tests.apps.parts import Cli
 from tests.built import kept
-from tests.ending import pytest_configure, pytest_runtest_teardown, pytest_unconfigure
+from tests.ending import pytest_unconfigure
 from tests.marked import nothing_secret_is_left
 
-__all__ = ["nothing_secret_is_left", "pytest_configure", "pytest_runtest_teardown", "pytest_unconfigure"]
+__all__ = ["nothing_secret_is_left", "pytest_unconfigure"]
 ROOT = Path(__file__).resolve().parent.parent
 
 # No test is failed by a busy machine; --hypothesis-profile=deep tries more, as make long-test does.

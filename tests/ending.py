@@ -1,7 +1,6 @@
 """Whatever tests start comes to an end: their threads and processes, and the process that runs them."""
 
 import faulthandler
-import os
 import subprocess
 import sys
 import time
@@ -14,8 +13,7 @@ from typing import Any
 import pytest
 
 SECONDS = 300.0
-"""That taking a test down may take, and the end of the process."""
-_STDERR = pytest.StashKey[int]()
+"""That the end of the process may take."""
 
 
 @contextmanager
@@ -57,23 +55,7 @@ def started(command: Sequence[Any], **options: Any) -> Iterator[subprocess.Popen
             process.kill()
 
 
-def _ends_in_time(config: pytest.Config) -> None:
-    faulthandler.dump_traceback_later(SECONDS, exit=True, file=config.stash[_STDERR])
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Keep standard error, which is captured later."""
-    config.stash[_STDERR] = os.dup(2)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """What ``faulthandler_timeout`` does, where a test has failed, after which that holds no more."""
-    _ends_in_time(item.config)
-    return (yield)
-
-
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """The same for threads that keep the process alive; those of pytest-xdist's workers are ended by it."""
+    """End the process though threads keep it alive; those of pytest-xdist's workers are ended by it."""
     if not hasattr(config, "workerinput"):
-        _ends_in_time(config)
+        faulthandler.dump_traceback_later(SECONDS, exit=True, file=sys.__stderr__)
