@@ -14,6 +14,8 @@ from kbnav.knowledge.skb.matching import Variant
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import open_calls
 from kbnav.planning.paths import InContext, Planner, PlannerName, PlanOptions, encoder_of
+from kbnav.planning.ranker import Ranker
+from kbnav.planning.seq2seq import Seq2Seq
 from kbnav.settings.model import Settings
 from kbnav.settings.systems import FromGold, Options
 
@@ -162,15 +164,9 @@ def open_planner(options: PlanOptions, skb: SKB, settings: Settings) -> Planner 
     if not options.trained:
         raise UsageError(f"the planner {options.planner} must be trained first: kbnav train {options.planner}")
     folder = Path(options.trained)
-    notes: tuple[str, ...] = ()
-    matching = read_card(folder, "ranker", "seq2seq").settings["matching"]
-    if matching != options.matching:
-        said = f"with matching={matching}, and these nodes are matched by {options.matching}"
-        notes = (f"The planner was trained {said}.",)
+    own = read_card(folder, "ranker", "seq2seq").settings["matching"]
+    said = f"The planner was trained with matching={own}, and these nodes are matched by {options.matching}."
+    notes = (said,) if own != options.matching else ()
     if options.planner == "ranker":
-        from kbnav.planning.ranker import Ranker
-
         return Ranker.load(folder, skb, encoder_of(skb), notes)
-    from kbnav.planning.seq2seq import Seq2Seq
-
     return Seq2Seq.load(folder, skb, notes)

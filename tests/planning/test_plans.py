@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -40,9 +41,7 @@ from kbnav.planning.paths import (
     path_text,
     reached,
 )
-from kbnav.planning.plan_fuse import (
-    Candidates as Both,
-)
+from kbnav.planning.plan_fuse import Candidates as Both
 from kbnav.planning.plan_fuse import (
     Clause,
     Gatherer,
@@ -272,6 +271,8 @@ def test_a_record_of_a_symmetric_relation_is_the_paths_of_the_schema_that_it_may
     with SKB.open(built(tmp_path, edges=f"{EDGES}g1,near,g2\n")) as skb:
         (known,) = made([asked], skb, NodeMatcher(skb, "exact"))
         (by_graph,) = made([replace(asked, paths=())], skb, NodeMatcher(skb, "exact"))
+    planner: Any = SimpleNamespace(plan=lambda *_: Plan([PlannedPath(path(one), 0.5) for one in expected[::-1]]))
+    assert judge(planner, [known]).planner == PlanScores(1, 1.0, 1.0, 1.0)
     assert right_paths(known) == (tuple(map(path, expected)),)
     assert known.label == {one: pytest.approx(1 / len(expected)) for one in map(path, expected)}
     assert {gold for golds in right_paths(by_graph) for gold in golds} == set(by_graph.label)
