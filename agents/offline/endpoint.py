@@ -130,9 +130,9 @@ class EndpointAgenda(Agenda):
         unlinked = [one for one in self.anchors[len(self.links) :] if not one.sign]
         lost = self.lost or [one.text for one in unlinked if not one.id]
         why = [one.text for one in unlinked if self.target] or unused or [one.text for one in self.anchors]
-        known = [self.target.called, *(one.text for one in unlinked)] if self.target and unlinked else []
-        known = known if all(one.exact for one in unlinked) else []
-        self.decline([] if lost or known else why, lost, known=known)
+        exact = bool(unlinked and not lost) and all(one.exact for one in unlinked)
+        known = [self.target.called, *(one.text for one in unlinked)] if self.target and exact else []
+        self.decline([] if lost else unused if known else why, lost, known=known)
 
     def _read(self) -> None:
         """Link the phrases: the class first, that behind "which" where there is one, then names.

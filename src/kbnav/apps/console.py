@@ -158,8 +158,7 @@ def _reading_lines(run: Run, texts: Texts) -> Iterator[str]:
     if unused:
         words = ", ".join(texts("read.word", word=word) for word in unused)
         yield texts("read.unread" if none else "read.unused", words=words)
-    kb, tables = str(run.settings.get("kb")), run.settings.get("sparql", {})
-    known = EXAMPLES.get(kb) or tables.get(kb, {}).get("examples", ()) if none and run.model == OFFLINE else ()
+    known = EXAMPLES.get(str(run.settings.get("kb")), ()) if none and run.model == OFFLINE else ()
     nearest = sorted(known, key=lambda one: -relevance(run.question, [one])[0])[:3]
     if instead := read.instead or nearest:
         yield "\n  ".join((texts("read.instead"), *instead))

@@ -191,14 +191,14 @@ SELECT ?name ?relation WHERE {
 } LIMIT 400
 """
 """Some names and relations of statements whose value has a label."""
-_IRREGULAR = re.compile(r"(?i)(?:[^su]s|man|child|data|media|ware|fe?)$|\b(?:and|or|of|in|for|with|by|to|at|on|from)\b")
+_IRREGULAR = re.compile(r"(?i)(?:[^su]s|man|child|data|media|ware|fe?)$|\b(?:and|for|from|with|[a-z]{2})\b")
 """Names of classes whose plural is not known."""
 
 
 def examples_of(service: Service, served: Served) -> Future[list[str]]:
     """A few questions that are known to be answered; where none are given, they are made of the data, beside, once."""
     made = service.examples.get(served.key)
-    if made is None or (made.done() and (made.exception() or not made.result())):  # it may answer now
+    if made is None or (made.done() and made.exception()):
         made = service.examples[served.key] = in_thread(partial(_examples, served), service.ending)
     return made
 
@@ -211,10 +211,11 @@ def _examples(served: Served) -> list[str]:
     settings = served.asking(usual_agent(served.kb), OFFLINE)
     budget = settings.budget.model_copy(update={"seconds": ENOUGH})
     agent = build_agent(served.kb, settings.model_copy(update={"budget": budget}))
-    began = time.monotonic()
-    for ways in islice(filter(None, _questions(served.kb)), TRIED):
-        if len(good) == MOST or time.monotonic() - began > (ENOUGH if good else LONGEST):
+    began, questions, tried = time.monotonic(), _questions(served.kb), 0
+    while len(good) < MOST and time.monotonic() - began < (ENOUGH if good else LONGEST):
+        if tried == TRIED or (ways := next(questions, None)) is None:
             break
+        tried += bool(ways)
         good += islice((question for question in ways if _is_answered(agent, question)), 1)
     return good
 
@@ -243,16 +244,16 @@ def _questions(kb: KnowledgeBase) -> Iterator[Sequence[str]]:
         for kind in [one.entity for one in sorted(kb.classes(), key=lambda one: -one.count)[:TRIED]]:
             relations = [share.entity for share in kb.class_profile(kind.id).properties if share.entity.id not in names]
             ways, number = list[str](), f"How many {plural(2, kind.label).removeprefix('2 ')} are there?"
-            for has in relations[:3]:
-                named = f"?one a {kind.id} ; {name} ?name ; {has.id} ?value . FILTER(isIRI(?one) && !isBlank(?value))"
-                table = kb.execute_query(f"SELECT ?one ?value WHERE {{ {named} }} LIMIT 1")
+            kept = f"?one a {kind.id} ; {name} ?name ; ?has ?value . FILTER(isIRI(?one) && !isBlank(?value))"
+            some = [f"{{ SELECT * WHERE {{ VALUES ?has {{ {one.id} }} {kept} }} LIMIT 1 }}" for one in relations[:3]]
+            table = kb.execute_query(f"SELECT ?has ?one ?value WHERE {{ {' UNION '.join(some) or 'FILTER(false)'} }}")
+            for has, *cells in table.rows:  # none where no member has a name
                 lacks = f'FILTER NOT EXISTS {{ ?word {name} ?own . FILTER(LANG(?own) IN ("", "en")) }}'
-                words = f"VALUES ?word {{ {kind.id} {has.id} }} ?word {name} ?any . {lacks}"
+                words = f"VALUES ?word {{ {kind.id} {table.entity(has)} }} ?word {name} ?any . {lacks}"
                 foreign = kb.execute_query(f"ASK {{ {words} }}").boolean
-                for thing, value in table.rows:  # none where no member has a name
-                    given = text_of(thing, table), text_of(value, table)
-                    # of a language whose grammar is not known here
-                    ways += [f"{has.label}: {given[0]}?"] if foreign else _asked(kind.label, has.label, *given)
+                asked, *given = (text_of(cell, table) for cell in (has, *cells))
+                # of a language whose grammar is not known here
+                ways += [f"{asked}: {given[0]}?"] if foreign else _asked(kind.label, asked, *given)
             yield ways
             yield [number] * (bool(ways) and not _IRREGULAR.search(kind.label))
     elif is_mirror(kb.state()):
