@@ -193,8 +193,7 @@ def test_a_service_that_fails_is_told_and_ends_nothing(atlantis):
 
 def test_links_of_a_graph_without_statements_are_told_as_triples(tmp_path):
     with open_kb(Settings(kb="demo", home=tmp_path)) as demo:
-        query = "SELECT ?x ?t { ?x a ?t } LIMIT 2"
-        told = found(demo, query)
+        told = found(demo, "SELECT ?x ?t { ?x a ?t } LIMIT 2")
         assert all(len(row) == 1 and row[0].property.endswith("#type") for row in told.rows)
         assert not any(one.statement for row in told.rows for one in row)
 
