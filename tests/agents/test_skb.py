@@ -240,8 +240,7 @@ def test_all_nodes_of_a_type_are_counted_and_those_with_the_most_links_come_firs
     look = {"node_type": "person", "most_by": "^built by", "limit": 3}
     pages = [{"node_type": "ship", "limit": 10, "offset": offset} for offset in (0, 10)]
     calls = [says(("follow_paths", arguments)) for arguments in (look, *pages)]
-    run = asked(demo_kb, tmp_path, *calls, finish())
-    best, *shown = run.path[:3]
+    best, *shown = asked(demo_kb, tmp_path, *calls, finish()).path[:3]
     assert {node for node, count in built.items() if count == most} <= set(best.nodes)
     assert f"; {most} links by ^built by; " in best.observation.splitlines()[1]
     assert best.observation.startswith(f"{sum(one['type'] == 'person' for one in NODES.values())} nodes; 1 to 3 shown")

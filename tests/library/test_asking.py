@@ -599,8 +599,7 @@ def test_a_graph_is_invoked_awaited_and_streamed_with_a_question_or_messages(kb)
     assert (state["answer"], len(state["outcome"].table)) == ("polonium, radium", 2)
     assert offline.get_input_jsonschema()["properties"].keys() == {"question", "messages"}
     assert {"answer", "outcome"} < offline.get_output_jsonschema()["properties"].keys()
-    asked = {"messages": [HumanMessage("Who discovered polonium?")]}
-    said = asyncio.run(offline.ainvoke(asked))["messages"]
+    said = asyncio.run(offline.ainvoke({"messages": [HumanMessage("Who discovered polonium?")]}))["messages"]
     assert [message.text for message in said] == ["Who discovered polonium?", "Marie Curie, Pierre Curie"]
     custom = [event.kind for event in offline.stream({"question": MARIE}, stream_mode="custom")]
     assert custom[0] == "call"
