@@ -498,10 +498,9 @@ class WikidataAgenda(Agenda):
                 of = {} if edge.value.id in called else dict.fromkeys(alike)
                 among = " ".join(f"wd:{one}" for one in of or [edge.value.id])
                 relation = Relation(focus.best, edge.property.id, edge.property.label, "out")
-                yield self._values(
-                    f"VALUES ?of {{ {among} }} {relation.statement('?of')} ; pq:{wanted.property.id} ?answer .",
-                    f"{edge.property.label}: {edge.value.text} says more: {wanted.property.label} is asked for.",
-                )
+                pattern = f"VALUES ?of {{ {among} }} {relation.statement('?of')} ; pq:{wanted.property.id} ?answer ."
+                thought = f"{edge.property.label}: {edge.value.text} says more: {wanted.property.label} is asked for."
+                yield self._values(pattern, thought)
 
     def _literals(self, name: Segment) -> Iterator[Hypothesis]:
         """A text that is a value, as in "the symbol Se"."""

@@ -153,6 +153,8 @@ def test_only_the_side_of_a_choice_that_holds_is_told(atlantis):
     assert by_row == {"Q2": {"Atlantis capital Poseidonis"}, "Q5": {"Atlantis continent the Ocean"}}
     path = found(atlantis, "SELECT ?x { ?x (wdt:P36|wdt:P576) wd:Q2 }")
     assert names(path) == {"Atlantis capital Poseidonis"}
+    dated = found(atlantis, "SELECT ?d { wd:Q1 p:P36 ?s OPTIONAL { ?s pq:P580 ?d } } ORDER BY DESC(?d)")
+    assert [names(dated, row) for row in (0, 1)] == [{"Atlantis capital Poseidonis"}, {"Atlantis capital Cerne"}]
 
 
 def test_a_path_of_any_length_is_one_chain(mini_kb):

@@ -468,6 +468,7 @@ def test_rows_that_a_tool_of_ones_own_gives_can_be_the_answer(kb):
         lambda kb: kbnav.ask("How many?", kb=NumbersKB()),
         lambda kb: kbnav.ask("When was she born?", kb=kb, after="Marie Curie"),
         lambda kb: kbnav.ask("Who?", kb=kb, options="preset=paper"),
+        lambda kb: kbnav.ask("Who?", kb=kb, options={"with_tools": ["greet"]}),
         lambda kb: kbnav.ask("Who?", kb=kb, on_step=1),
         lambda kb: kb.search(None),
         lambda kb: kb.query(kb.search),
@@ -481,7 +482,7 @@ def test_rows_that_a_tool_of_ones_own_gives_can_be_the_answer(kb):
 def test_what_is_of_a_wrong_type_or_name_is_refused(kb, wrong):
     said = r"is a text|takes kbnav|dollars|did you mean '(model|settings)'|no language code, such as en, de"
     said += "|no argument '(cancellation|on_step)|takes (the Answer|a |names|SPARQL|one of out)|kb and set"
-    with pytest.raises((UsageError, TypeError), match=f"{said}|rules cannot ask numbers|end with a q"):
+    with pytest.raises((UsageError, TypeError), match=f"{said}|rules cannot ask numbers|end with a q|Settings.with_t"):
         wrong(kb)
 
 

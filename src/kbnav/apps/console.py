@@ -168,7 +168,7 @@ def _doubt_line(doubt: Doubt, texts: Texts) -> str:
     """What speaks against the answer, or where it holds; in English where the language has no words for it."""
     if doubt.kind == "copy":
         return texts("copy.part", kb="Wikidata")
-    key = f"doubt.{doubt.kind}"
+    key = f"doubt.{doubt.sentence}"
     return texts(key, **doubt.values) if key in texts.book else doubt.text
 
 

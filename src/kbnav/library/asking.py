@@ -276,7 +276,7 @@ class Answer(BaseModel):
 
     @property
     def status(self) -> Status:
-        """``answered``, ``best effort`` (out of budget), ``no answer`` or ``refused``."""
+        """``answered``, ``best effort`` (out of budget), ``no answer``, ``refused``, or ``failed`` of a saved run."""
         return self.run.outcome.status
 
     @property

@@ -447,10 +447,8 @@ class RunQueue:
             if told := self._told_again(live, system):
                 return Attempt(told, None)
             if not isinstance(system, Agent):  # it ranks nodes for each question by itself, whatever was asked before
-                settings = served.asking(run.system, run.model)
-                return retrieve(
-                    system, served.kb, settings, run.question, on_step=recorder.over, cancellation=cancellation
-                )
+                how, over = served.asking(run.system, run.model), recorder.over
+                return retrieve(system, served.kb, how, run.question, on_step=over, cancellation=cancellation)
             if not run.session:
                 return attempt(system, run.question, on_event=recorder, history=live.history, cancellation=cancellation)
             chat = Chat(system, run.session, self._saver)

@@ -98,13 +98,11 @@ async def neighbors(
 
 
 def _listed(request: Request, served: Served, listed: NodePage, start: int, **of: Any) -> Response:
-    about = {"kind": "", "node": None, "relation": "", **of}
+    about = {"kind": "", "node": None, "relation": "", "start": start, **of}
     address = request.url.include_query_params
     earlier = address(start=max(0, start - PAGE)).query if start else ""
     later = address(start=start + PAGE).query if start + PAGE < listed.total else ""
-    return page(
-        request, "explore_nodes.html", served=served, listed=listed, start=start, earlier=earlier, later=later, **about
-    )
+    return page(request, "explore_nodes.html", served=served, listed=listed, earlier=earlier, later=later, **about)
 
 
 @router.get("/entry/{kb}/{entity_id:path}")
@@ -119,9 +117,8 @@ async def entry_page(kb: str, entity_id: str, request: Request, parts: PartsOf, 
             if explorer.skb.nodes.ids.find(entity_id) < 0 and explorer.kb.relations.find(entity_id) is not None:
                 return RedirectResponse(served.explore(relation=entity_id), 303)
             node, around = explorer.value(explorer.skb.number(entity_id)), explorer.around(entity_id, SHOWN)
-            return page(
-                request, "node.html", served=served, node=node, entry=explorer.kb.get_entry(entity_id), around=around
-            )
+            entry = explorer.kb.get_entry(entity_id)
+            return page(request, "node.html", served=served, node=node, entry=entry, around=around)
         entry = served.kb.get_entry(entity_id, language=language)
         incoming = served.kb.search_neighbors(entity_id, direction="in", limit=50) if served.has_pages else None
         return page(request, "entry.html", kb=served.key, entry=entry, incoming=incoming, link=served.link)
