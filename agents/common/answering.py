@@ -501,7 +501,7 @@ def plain_answer(table: AnswerTable) -> str:
     A second value that all rows share, as of what ties, comes once.
     """
     if table.boolean is not None:
-        return "✓ (true)" if table.boolean else "✗ (no such statement here)"
+        return "✓" if table.boolean else "✗ (no such statement here)"
     shared = {row[1] for row in table.rows} if len(table.columns) == 2 else set()
     if len(shared) == 1:
         return f"{plain_answer(table.projected(table.columns[:1]))} ({_short_text(table, *shared)})"
