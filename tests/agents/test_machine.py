@@ -455,6 +455,7 @@ def test_the_sentence_of_no_answer_is_told_and_is_the_answer_where_there_is_none
     outcome, out = run.outcome, io.StringIO()
     print_answer(Console(file=out), run, "")
     assert out.getvalue().partition("\n")[0].endswith("There is none.")
+    assert ("\n# P" in out.getvalue()) == (status == "answered")  # labels of the query's ids
     assert (outcome.status, outcome.text, outcome.note) == (status, "There is none.", "")
     assert (outcome.query, outcome.table is None) == (queries[-1], status == "no answer")
 

@@ -133,7 +133,7 @@ def labelled_query(run: Run) -> str:
     """The final query with the labels of its ids as comments; one that cannot be read is as it is."""
     table = run.outcome.result
     try:
-        return comment_labels(run.outcome.query, table.labels if table else {})
+        return comment_labels(run.outcome.query, table.labels if table is not None else {})
     except QuerySyntaxError:
         return run.outcome.query
 
