@@ -37,7 +37,7 @@ def build_pasemiqa(
     """
     if settings.model == OFFLINE:
         if options.planner != "none":
-            raise UsageError("the offline policy follows no plan: name a model with --model, or leave out the planner")
+            raise UsageError("the offline policy follows no plan: name a model (--model, model=) or no planner")
         return replace(skb_offline(kb, settings), name=NAME)
     models = models or open_walking_models(settings, NAME)
     # T rounds and the plan before them, where the budget allows as many steps.

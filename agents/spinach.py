@@ -141,7 +141,7 @@ def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
 
     def by_rule(state: State, context: Context) -> Reply:
         if _is_own(kb):  # said when a question is asked: its tools need no model
-            raise UsageError(f"the rules cannot ask {kb.name}, a knowledge base of your own: name a model by --model")
+            raise UsageError(f"the rules cannot ask {kb.name}, your own: name a model by --model (model= in Python)")
         return WikidataAgenda(toolbox, vocabulary_of(kb), state, context).reply()
 
     return by_rule

@@ -165,10 +165,12 @@ def test_an_agent_of_ones_own_is_asked_chatted_with_and_evaluated(kbnav, folder)
 def test_a_retriever_of_ones_own_is_asked_and_evaluated(kbnav, folder):
     out = kbnav.out("retrieve", "--kb", "demo", "--system", "strange:retriever", "--k", "3", "--json", "anything")
     assert [node["score"] for node in json.loads(out)["ranking"]] == [1.0, 0.5, 1 / 3]
-    question = {"id": "1", "question": "What?", "nodes": ["x"]}
+    question = {"id": "1", "question": "ship:patience", "nodes": ["x"]}
     (folder / "mine.jsonl").write_text(json.dumps(question) + "\n")
     kbnav.out("eval", "run", "mine.jsonl", "--kb", "demo", "--out", "run", "--system", "strange:listed")
-    assert read_saved_run(folder / "run").info.system == "first"
+    saved = read_saved_run(folder / "run")
+    assert (saved.info.system, saved.records["1"].run.outcome.ranking.nodes[0].score) == ("first", 1.0)
+    assert "name or id" in kbnav("retrieve", "--kb", "demo", "--system", "strange:retriever", "ship:patience")[2]
 
 
 def test_installed_packages_add_systems_and_take_no_name_away(kbnav, installed):

@@ -342,25 +342,25 @@ def _with_parts(outcome: Outcome, state: State, context: Context) -> Outcome:
     """The outcome with further queries noted: with other numbers that it tells, or that found all nodes together."""
     path = state["path"] if outcome.status == "answered" and state.get("understood") is None else ()
     rest = {node.id for node in outcome.ranking.chosen} if outcome.ranking and not outcome.result else set()
-    told, of_nodes, of_numbers = _numbers_of(outcome.result), list[str](), list[str]()
+    told, parts = {*chain(*_numbers_of(outcome.result))}, list[tuple[str, bool]]()
     for query in dict.fromkeys(step.query for step in path if step.call.tool in RUN_QUERIES):
         table = context.tables.get(query, AnswerTable())
         if found := [ids for column in zip(*table.rows, strict=True) if (ids := {*map(table.entity, column)}) <= rest]:
             rest = rest.difference(*found)
-            of_nodes.append(query)
-        elif table.boolean is None and _says(outcome.text, table) and not (numbers := _numbers_of(table)) <= told:
-            told |= numbers
-            of_numbers.append(query)
-    for query in [*of_numbers, *(() if rest else of_nodes)]:
+            parts.append((query, True))
+        elif table.boolean is None and _says(outcome.text, table) and not told.issuperset(chain(*_numbers_of(table))):
+            told.update(*_numbers_of(table))
+            parts.append((query, False))
+    for query in [query for query, of_nodes in parts if not (of_nodes and rest)]:
         words = verbalize_answer(query, context.tables[query], context.answer_language)
         part = "; ".join(words.text().splitlines()) if words else " ".join(query.split())
         outcome = outcome.noted(lexicon(context.answer_language).told["part"].format(query=part))
     return outcome
 
 
-def _numbers_of(table: AnswerTable | None) -> set[Any]:
-    values = (cell.python_value() for row in (table.rows if table else ()) for cell in row if cell)
-    return {one for one in values if isinstance(one, int | float)}
+def _numbers_of(table: AnswerTable | None) -> list[list[Any]]:
+    values = ([cell.python_value() for cell in row if cell] for row in (table.rows if table else ()))
+    return [[one for one in row if isinstance(one, int | float)] for row in values]
 
 
 def _query_of(query: str, ids: Sequence[str | None], chosen: Collection[str]) -> str:
@@ -402,8 +402,7 @@ def _says(text: str, table: AnswerTable) -> bool:
         return not told
     if not 0 < len(table) <= _NAMED:
         return False
-    values = [[cell.python_value() for cell in row if cell] for row in table.rows]
-    found = [[one for one in row if isinstance(one, int | float)] for row in values]
+    found = _numbers_of(table)
     forms = ([f"{one:.{places}f}" for places in range(1, 5) if one % 1] or [f"{one:.0f}"] for one in chain(*found))
     return all(found) and all(told & numbers(" ".join(form)) for form in forms)
 
@@ -502,7 +501,7 @@ def plain_answer(table: AnswerTable) -> str:
     A second value that all rows share, as of what ties, comes once.
     """
     if table.boolean is not None:
-        return "✓ (true)" if table.boolean else "✗ (no such statement here)"
+        return "✓" if table.boolean else "✗ (no such statement here)"
     shared = {row[1] for row in table.rows} if len(table.columns) == 2 else set()
     if len(shared) == 1:
         return f"{plain_answer(table.projected(table.columns[:1]))} ({_short_text(table, *shared)})"

@@ -36,10 +36,10 @@ _NUMERIC = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _EXTREME = re.compile(r"\b(?:MIN|MAX)\s*\(", re.IGNORECASE)
 _OF_ALL = re.compile(
     r"\b(?:COUNT|SUM|AVG|MIN|MAX)\s*\(|\bORDER\s+BY\b.*\bLIMIT\b|\b(?:MINUS|NOT\s+EXISTS)\b|!\s*\(?\s*(?:BOUND|EXISTS)\b"
-    r"|\A(?:(?!wd:Q).)*:(?:P279 \*|P31|P106) wd:Q\d+(?!.*wd:Q)",
+    r"|prov:was|\A(?!.*(?:wdt:P\d+|\?\w+ =) [\"\d])(?:(?!wd:Q).)*:(?:P279 \*|P31|P106) wd:Q\d+(?!.*wd:Q)",
     re.IGNORECASE | re.DOTALL,
 )
-"""What is so of a part may be otherwise of the whole: numbers, all of a class, ends of orders, and what is missing."""
+"""What is so of a part may be otherwise of the whole: numbers, a class, orders, references, what is missing."""
 _ORDERS = ("ORDER", "MAX", "MIN", "MINUS", "NOT", "HAVING", "<", ">", "<=", ">=")
 """Words and signs by which a query takes an end of an order."""
 
@@ -61,7 +61,7 @@ def with_doubts(outcome: Outcome, question: str, context: Context) -> Outcome:
 def copy_doubts(kb: KnowledgeBase, query: str) -> tuple[Doubt, ...]:
     """A doubt where a copy of a part is asked, and what the query finds may be otherwise of the whole."""
     with suppress(QuerySyntaxError):
-        said = " ".join(token.text for token in tokenize(query) if token.kind != "string")
+        said = " ".join('"' if token.kind == "string" else token.text for token in tokenize(query))
         if _OF_ALL.search(said) and is_mirror(asked_by(kb, query).state()):
             return (Doubt("copy"),)
     return ()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbnav.answers.relevance import relevance
-from kbnav.knowledge.skb.importers.values import OTHER, kind_of
+from kbnav.knowledge.skb.importers.values import DATE, NUMBER, OTHER, kind_of
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.rdf import local_name, local_names
@@ -28,8 +28,8 @@ _STARTS = 8
 """Nodes named by the question that a prompt tells."""
 _NAME, _VALUE, _VALUES = 40, 30, 2
 """Characters of each, and of a field's value; values of a field, of long ones one."""
-_TYPES = {bool: "truth value", list: "list", dict: "nested"}
-"""Of values that are no text, number or date."""
+_TYPES = {bool: "truth value", list: "list", dict: "nested", OTHER: "text", DATE: "date as text"}
+"""Of values that are no number, by their type or kind; dates are texts to queries."""
 
 
 def hide_single_type(toolbox: Toolbox, kb: SkbKB) -> Toolbox:
@@ -110,14 +110,11 @@ class Schema:
         return _first([self._field(key, values) for key, values in found.items()], _FIELDS)
 
     def _field(self, key: str, values: Sequence[Any]) -> str:
-        """The name of a field, how queries write it where that is not plain, its type and a few values, texts quoted.
-
-        Dates are texts to queries.
-        """
+        """The name of a field, how queries write it if that is not plain, its type and a few values, texts quoted."""
         own = local_name(key.replace(" ", "_"))
         plain = own == key or "execute_query" not in self.kb.capabilities
         told = [value for value in values if kind_of(value)]
-        kinds = dict.fromkeys(_TYPES.get(type(one), "") or kind_of(one).replace(OTHER, "text") for one in told)
+        kinds = dict.fromkeys(_TYPES.get(type(one), _TYPES.get(kind_of(one), NUMBER)) for one in told)
         begun = (one[: 9 * _VALUE] if isinstance(one, str) else one for one in told)  # a document may be long
         shown = [_short(json.dumps(one, ensure_ascii=False), _VALUE) for one in begun]
         few = [*dict.fromkeys(shown)][: 1 if any(len(one) == _VALUE for one in shown) else _VALUES]

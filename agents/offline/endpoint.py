@@ -130,9 +130,9 @@ class EndpointAgenda(Agenda):
         unlinked = [one for one in self.anchors[len(self.links) :] if not one.sign]
         lost = self.lost or [one.text for one in unlinked if not one.id]
         why = [one.text for one in unlinked if self.target] or unused or [one.text for one in self.anchors]
-        known = [self.target.called, *(one.text for one in unlinked)] if self.target and unlinked else []
-        known = known if all(one.exact for one in unlinked) else []
-        self.decline([] if lost or known else why, lost, known=known)
+        exact = bool(unlinked and not lost) and all(one.exact for one in unlinked)
+        known = [self.target.called, *(one.text for one in unlinked)] if self.target and exact else []
+        self.decline([] if lost else unused if known else why, lost, known=known)
 
     def _read(self) -> None:
         """Link the phrases: the class first, that behind "which" where there is one, then names.
@@ -236,11 +236,8 @@ class EndpointAgenda(Agenda):
         moment = f" FILTER({_MOMENT.format('?answer')})" if question.asks == "time" and not self.target else ""
         for hops in (1, 2) if self.target else (1,):
             edges = ("?p", "?q")[:hops]
-            parts = [
-                f"{{ {self.members}{pattern}{moment} BIND({way} AS ?way) }}"
-                for way, (length, pattern) in anchor.ways.items()
-                if length == hops
-            ]
+            ways = [(way, pattern) for way, (length, pattern) in anchor.ways.items() if length == hops]
+            parts = [f"{{ {self.members}{pattern}{moment} BIND({way} AS ?way) }}" for way, pattern in ways]
             typed = " && ".join(f"{edge} != rdf:type" for edge in edges)
             pattern = f"{' UNION '.join(parts)} FILTER({typed})"
             links = yield from self._counted(" ".join(edges), pattern, "", thought)
@@ -288,16 +285,13 @@ class EndpointAgenda(Agenda):
 
     def _counted(self, edges: str, pattern: str, first: str, thought: str) -> Generator[Calls, None, list[Link]]:
         """The ways that a pattern has with their properties, those that link most members first, of these values."""
-        query = (
-            f"SELECT ?way {edges} (COUNT(DISTINCT ?answer) AS ?n) WHERE {{ {pattern} }} "
-            f"GROUP BY ?way {edges} ORDER BY {first}DESC(?n) DESC(?way) LIMIT {_LIMIT}"
-        )
+        counted = f"SELECT ?way {edges} (COUNT(DISTINCT ?answer) AS ?n) WHERE {{ {pattern} }} GROUP BY ?way {edges}"
+        query = f"{counted} ORDER BY {first}DESC(?n) DESC(?way) LIMIT {_LIMIT}"
         table = yield from self.queried(query, thought)
         found = []
         for way, *cells, _ in table.rows:
-            properties = [
-                (id_, table.label(cell) or id_.rpartition(":")[2]) for cell in cells if (id_ := table.entity(cell))
-            ]
+            named = [(table.entity(cell), table.label(cell)) for cell in cells]
+            properties = [(id_, label or id_.rpartition(":")[2]) for id_, label in named if id_]
             if properties and way:
                 ids, names = zip(*properties, strict=True)
                 found.append(Link(int(way.value), ids, names))

@@ -181,7 +181,7 @@ class Agenda(ABC):
         Where all of them, and all ``unread`` words, are names that are spelled alike here, the question is offered so.
         """
         text = whole = self.state["question"].strip()
-        said = {one.number: one.said for one in self.question.bounds if one.number not in whole}  # of a span
+        said = {one.number: one.said for one in self.question.bounds if one.number not in re.findall(r"\w+", whole)}
         words = dict.fromkeys(said.get(word, word) for word in unused)
         unused = [word for word in words if word in whole]  # not "height", for "tall"
         left = {*" ".join((*(unused or lost), *unread)).split()}
@@ -199,9 +199,9 @@ class Agenda(ABC):
             self.note = why_unread(whole, self.language)
             return
         negated = [word for word in self.question.negated if word in unused]
-        kind = "unnamed" if lost else "unlinked" if known else "nothing" if self.question.phrases else "empty"
-        kind = "denied" if negated else "unused" if unused else kind
-        named = ", ".join(self.told["word"].format(word=word) for word in negated or unused or lost or known)
+        kind = "unused" if unused else "unnamed" if lost else "nothing" if self.question.phrases else "empty"
+        kind = "denied" if negated else "unlinked" if known else kind
+        named = ", ".join(self.told["word"].format(word=word) for word in negated or known or unused or lost)
         self.note = self.told[kind].format(words=named)
 
     def checked(self, wanted: Calls) -> list[Call]:

@@ -141,7 +141,7 @@ class SkbAgenda(Agenda):
         reading, begun = self._reading, {path.node: self._skb.type(path.node) for path in paths}
         named = [(one, node) for one in reading.mentions for node in one.nodes if node in begun]
         beside = {(begun[node], at) for one, node in named for at in (one.first, one.end)}  # "the category Lighting"
-        names = [one.text for one, _ in named]
+        names = [text for one, _ in named for text in (one.text, reading.text(range(one.first, one.end)))]
         kinds = [reading.asked, *(step.target for path in paths for step in path.steps)]
         used = [one for one in reading.types if one.name in kinds or not any(kinds[1:])]
         used += [one for one in reading.types if not beside.isdisjoint([(one.name, one.first), (one.name, one.end)])]

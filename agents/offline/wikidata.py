@@ -139,19 +139,9 @@ class WikidataAgenda(Agenda):
 
     def calls(self) -> Iterator[Calls]:
         """See ``Agenda``."""
-        way = self.question.pronoun
-        failed = takewhile(lambda turn: not turn.outcome.query, reversed(self.state["history"]))
-        meant = [one.label for one in self._referents(self.last, way)] if self.last and way else []
-        if len(meant) > 1 and way in ("m", "f") and self.words.of(SEX):
-            self.note = self.told["meant"].format(words=", ".join(meant))
-            return
-        read = [one for turn in failed if not (one := read_question(turn.question, self.language)).pronoun]
-        since = [one.text for asked in read for one in asked.phrases if not asked.text.startswith(one.text)]
-        known = f"{meant[:1]} {self.last.question if self.last else ''}"
-        if meant and any(one[:1].isupper() and one not in known for one in since):
-            self.note = self.told["whole"]  # a question that failed named another thing
-            return
         refused = yield from self._tried()
+        if self.note:
+            return
         found = [(phrase, search) for phrase in self.question.phrases if (search := self._found(phrase))]
         lost = [(phrase, search.suggestion) for phrase, search in found if search.rung == "none"]
         names = [one.text for one, alike in lost if alike or one.noun or one.whole or not one.text[:1].islower()]
@@ -161,7 +151,7 @@ class WikidataAgenda(Agenda):
         if self.understood and not self.understood.instead:
             instead = dict.fromkeys((*self._exchanged(), *self._askable()))
             self.understood = replace(self.understood, instead=tuple(instead))
-        follows = way == "many" or (self.question.kind == "count" and not self.question.phrases)
+        follows = self.question.pronoun == "many" or (self.question.kind == "count" and not self.question.phrases)
         if self.state["history"] and (follows or re.match(r"(?i)(and|und|et|y)\b", self.question.text)):
             self.note = self.told["whole"]  # of several it is not clear which is meant
 
@@ -194,6 +184,8 @@ class WikidataAgenda(Agenda):
         again = "Looking up what no search has found yet."
         yield [("search_entities", again, {"query": searched_as(phrase)}) for phrase in rest[:_SEARCHES]]
         self._link()
+        if self.note:
+            return refused
         sure = [name for name in self.names[:2] if name.score >= _SURE] or self.names[:1]
         # Two sure names together, else the surest; then the next; then none.
         for focus in (*filter(None, (sure, self.names[len(sure) :][:1])), ()):
@@ -283,6 +275,14 @@ class WikidataAgenda(Agenda):
         names = "|".join(re.escape(fold(one.text)) for one in self.names)
         self.asked = re.sub(rf" of ({names})\b", "", fold(self.question.text))  # "the mother of the wife"
         if self.last and self.question.pronoun and (before := self._referents(self.last, self.question.pronoun)):
+            if len(before) > 1 and self.question.pronoun in ("m", "f") and self.words.of(SEX):
+                self.note = self.told["meant"].format(words=", ".join(one.label for one in before))
+            failed = takewhile(lambda turn: not turn.outcome.query, reversed(self.state["history"]))
+            read = [one for turn in failed if not (one := read_question(turn.question, self.language)).pronoun]
+            since = [one.text for asked in read for one in asked.phrases if not asked.text.startswith(one.text)]
+            known = f"{before[0].label} {self.last.question}"
+            if any(one[:1].isupper() and one not in known for one in since):  # a question that failed named it
+                self.note = self.note or self.told["whole"]
             meant = Segment(before[0].label, named=True, items=before)
             self.names, self.segments = [meant, *self.names], [*self.segments, meant]
 
@@ -321,11 +321,13 @@ class WikidataAgenda(Agenda):
             about, answers = [], answers if len(answers) == 1 else []
         order = list(dict.fromkeys([*about, *answers[: 1 if pronoun == "any" else 5]]))
         if order and (wanted := words.of({"m": MALE, "f": FEMALE}.get(pronoun, ""))):
-            listed = " ".join(f"wd:{item}" for item in order)
+            named = [one.best for one in self.names if one.named]
+            listed = " ".join(f"wd:{item}" for item in (*order, *named))
             table = self.table(f"SELECT ?one ?of WHERE {{ VALUES ?one {{ {listed} }} ?one wdt:{words.of(SEX)} ?of . }}")
             genders = {table.entity(one): table.entity(gender) for one, gender in table.rows}
             fitting = [item for item in order if genders.get(item) == wanted]
             order = fitting or [item for item in answers[:1] if item not in genders]
+            order = [] if len(order) > 1 and wanted in map(genders.get, named) else order  # whom the question names
         names = self.context.kb.labels(order, language=self.language)
         return tuple(Entity(item, names.get(item, item)) for item in order)
 
@@ -436,7 +438,9 @@ class WikidataAgenda(Agenda):
         of_kind = f" {self._of_kind} ." if self.kind else ""
         for other in [one for one in self.names if one.text != name.text and one.score >= _SURE][:1]:
             thought = f"Perhaps it is what {label} links, and it also has to do with {other.text}."
-            yield self._values(f"{triple} ?answer ?link wd:{other.best} .{of_kind}", thought)
+            ways = (f"?answer ?link wd:{other.best} .", replace(relation, entity=other.best).triple())
+            for more in ways[: 1 + bool(re.search(" (?:and|und|et|y) ", self.question.text))]:
+                yield self._values(f"{triple} {more}{of_kind}", thought)
         nouns = " ".join(f"{one.text} {one.items[0].label if one.items else ''}" for one in self.segments if one.noun)
         kind_of = relation.property_id in self.words.each((INSTANCE_OF, SUBCLASS_OF))
         # Awards are what is received, whatever their class.
@@ -487,7 +491,7 @@ class WikidataAgenda(Agenda):
             ended = when == self.words.of(_END)  # "until 1918" is when something ended
             kept = "".join(f" FILTER(YEAR(?date) {'=' if ended else sign} {year})" for sign, year in question.years)
             pattern = f"{relation.statement()} ; pq:{when} ?date .{kept}"
-            yield self._values(pattern, f"{relation.label} ({relation.property_id}) fits the question, in {years[0]}.")
+            yield self._values(pattern, f"{relation.label} ({relation.property_id}) fits the question, in those years.")
 
     def _qualified(self, focus: Segment) -> Iterator[Hypothesis]:
         """A qualifier that is asked for, as when a prize was received, or with whom."""
@@ -510,10 +514,9 @@ class WikidataAgenda(Agenda):
                 of = {} if edge.value.id in called else dict.fromkeys(alike)
                 among = " ".join(f"wd:{one}" for one in of or [edge.value.id])
                 relation = Relation(focus.best, edge.property.id, edge.property.label, "out")
-                yield self._values(
-                    f"VALUES ?of {{ {among} }} {relation.statement('?of')} ; pq:{wanted.property.id} ?answer .",
-                    f"{edge.property.label}: {edge.value.text} says more: {wanted.property.label} is asked for.",
-                )
+                pattern = f"VALUES ?of {{ {among} }} {relation.statement('?of')} ; pq:{wanted.property.id} ?answer ."
+                thought = f"{edge.property.label}: {edge.value.text} says more: {wanted.property.label} is asked for."
+                yield self._values(pattern, thought)
 
     def _checks(self, focus: Segment, ranked: Sequence[Relation]) -> Iterator[Hypothesis]:
         """Yes/no questions: whether two entities are linked, or whether one has a property at all."""
@@ -580,8 +583,8 @@ class WikidataAgenda(Agenda):
         of_class = set(re.findall(r"\bwd:(Q\d+)", query)) == {self.kind} and "ORDER BY" not in query
         needed = of_class or self.table(query).boolean is False or "?link" in query or not reads(self.language)
         left = self.telling(unused)
-        joined = re.findall(r"(\w+) (?:and|und|et|y) (?:\w{1,3} )?(\w+)", fold(self.question.text))
-        needed |= not {*map(fold, left)}.isdisjoint(chain(*joined))  # never for one of two
+        joined = re.findall(r"(\w+ \w+|\w+) (?:and|und|et|y) (?:\w{1,3} )?(\w+)", fold(self.question.text))
+        needed |= not {*map(fold, left)}.isdisjoint(" ".join(chain(*joined)).split())  # never for one of two
         # What a word names, or is asked "of", is another thing than the query's: no actor of films, for "directed".
         likely = [one for one in self.segments if one.properties and not one.noun and f"wd:{self.kind} " in query]
         named = [one.text for one in likely if any(relevance(fold(one.text), [fold(one.properties[0].label)]))]

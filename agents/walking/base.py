@@ -63,7 +63,7 @@ class Models(NamedTuple):
 def open_walking_models(settings: Settings, system: str) -> Models:
     """The settings' models; the policy's temperature is 0 unless set. Raises UsageError, CredentialsError."""
     if settings.model == OFFLINE or settings.model.startswith(REPLAY):
-        raise UsageError(f"the system {system} needs a model: name one with --model")
+        raise UsageError(f"the system {system} needs a model: name one with --model (model= in Python)")
     policy, writer = open_models(settings)
     if "temperature" not in settings.model_fields_set:
         policy = open_chat_model(settings, sampling=False)

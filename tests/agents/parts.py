@@ -51,8 +51,7 @@ class NumbersKB:
             raise QuerySyntaxError("line 1, column 8: expected a variable", line=1, column=8)
         if word == "down":
             raise ServiceError("the query service is down")
-        rows = tuple((Term("literal", str(number)),) for number in range(int(word)))
-        return AnswerTable(("n",), rows)
+        return AnswerTable(("n",), tuple((Term("literal", str(number)),) for number in range(int(word))))
 
     def search_entities(
         self, query: str, *, language: str = "en", limit: int = 8, kind: SearchKind = "any"

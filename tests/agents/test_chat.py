@@ -91,8 +91,7 @@ def test_a_follow_up_reaches_the_policy_with_the_earlier_turns_actions_and_resul
     again = agent_of([runs(4), says(("finish", {"result": 1, "thought": "As before."}))], tmp_path)
     with sqlite_sessions(tmp_path) as saver:
         assert len(Chat(again, "s1", saver).ask("And the first again?").outcome.table) == 2
-    model = agent.policy._model
-    earlier = model.seen[0][1:]
+    earlier = agent.policy._model.seen[0][1:]
     asked = [call["name"] for message in earlier if isinstance(message, AIMessage) for call in message.tool_calls]
     assert asked == ["look", "execute_query", "finish"]
     said = [message.text for message in earlier if not getattr(message, "tool_calls", None)]

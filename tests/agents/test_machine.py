@@ -283,8 +283,7 @@ def test_what_was_dropped_is_hinted_at_unless_that_is_turned_off(tmp_path):
     for hint in (True, False):
         agent = agent_of([looks("a"), looks("a"), runs(1), finishes()], tmp_path, hint=hint)
         ask(agent, "?")
-        model = agent.policy._model
-        last = model.seen[2][-1]
+        last = agent.policy._model.seen[2][-1]
         assert isinstance(last, HumanMessage)
         assert ('look {"at": "a"}' in last.text) is hint
 
@@ -323,8 +322,7 @@ def test_rows_are_kept_where_only_the_words_fail(tmp_path):
     def no_words(outcome: Outcome, state: State, context: Context) -> tuple[str, Usage]:
         raise ServiceError("the model is down")
 
-    agent = replace(agent_of([runs(2), finishes()], tmp_path), ending=QueryEnding(no_words))
-    run = ask(agent, "?")
+    run = ask(replace(agent_of([runs(2), finishes()], tmp_path), ending=QueryEnding(no_words)), "?")
     assert (run.outcome.status, len(run.outcome.table), run.outcome.text) == ("answered", 2, "0, 1")
     assert run.outcome.note == "The sentence could not be written; the rows are the answer."
     assert run.outcome.error == "the model is down"

@@ -90,8 +90,7 @@ def test_paths_beyond_the_budget_of_tokens_are_left_out_whole_and_counted(villag
 
 def test_a_budget_of_steps_leaves_out_neither_a_path_nor_a_name_and_the_cut_is_said(namesakes, tmp_path):
     script, plan = Script(["- The Mill (h)"]), Given((OWNED, OWNED_IN))
-    chosen = settings(tmp_path, budget={"steps": 7})
-    agent = walker("rog", namesakes, chosen, ask=script, planner=plan)
+    agent = walker("rog", namesakes, settings(tmp_path, budget={"steps": 7}), ask=script, planner=plan)
     run = ask(agent, "What do Ann Reed and Bob Lisk own?")
     calls = [step.call.arguments for step in run.path if step.call.tool == "follow_path"]
     nodes = run.path[0].call.arguments["nodes"]

@@ -221,7 +221,7 @@ def test_lines_that_an_update_leaves_out_do_not_replace_those_of_the_build(kbnav
         (tmp_path / "torn.jsonl").write_text(f'{{"id": {number}b}}\n')
         code, _, error = kbnav("skb", "update", "v.skb", *given.split(), "torn.jsonl", "--bad", "skip")
         assert code == 0
-        assert f"line that cannot be read (a build writes all to v.skb.bad-{number}.jsonl): 1" in error
+        assert f"line that cannot be read (all are in v.skb.bad-{number}.jsonl, but for a dry run): 1" in error
     told = json.loads(kbnav.out("skb", "info", "v.skb", "--json"))["dropped"]
     assert [one["count"] for reason, one in told.items() if reason.startswith("line that")] == [1, 1, 1, 1]
     left = [json.loads(Path(f"v.skb.bad-{number}.jsonl").read_text())["line"] for number in (1, 2, 3, 4)]

@@ -16,7 +16,7 @@ from kbnav.knowledge.checking import Finding, broken, check_kb
 from kbnav.knowledge.open import bundled_mirror, open_kb
 from kbnav.knowledge.serving import MirrorServer
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
-from kbnav.settings.model import Settings, Wikibase
+from kbnav.settings.model import Settings
 from tests.apps.parts import Cli
 from tests.knowledge.endpoint.conftest import COMPANY
 from tests.knowledge.endpoint.served import serving as endpoint
@@ -213,14 +213,11 @@ def test_another_wikibase_is_told_by_its_iris_and_what_it_lacks(tmp_path):
 
 def test_a_wrong_concept_base_is_found_and_the_right_one_named(tmp_path, kbnav, monkeypatch):
     mirror = build_foreign(tmp_path / "mirror")
-    wrong = Wikibase(concept_base="https://wrong.example/entity/")
-    found, lacks = checked(Settings(kb=str(mirror), home=tmp_path, wikibase=wrong))
-    assert "IRIs" in lacks
-    assert f'wikibase.concept_base = "{BASE}"' in found["IRIs"].remedy
     monkeypatch.setenv("KBNAV_WIKIBASE__CONCEPT_BASE", "https://wrong.example/entity/")
     code, out, _ = kbnav("check", "--kb", str(mirror))
     assert code == 1
     assert "agents lack: IRIs" in out
+    assert f'wikibase.concept_base = "{BASE}"' in out
 
 
 @pytest.mark.parametrize("gone", ["/sparql", "/w/api.php"])
@@ -237,7 +234,7 @@ def test_what_is_down_says_which_setting_it_is(gone, mini_home, tmp_path):
         findings = list(check_kb(kb, settings))
         lacking = broken(findings, kb)
         kb.close()
-    assert lacking
+    assert name == "api" or [one.what for one in findings] == ["queries", "vectors"]
     assert any(f"endpoints.{name}" in one.remedy for one in findings if one.what in lacking)
 
 

@@ -60,8 +60,7 @@ def test_a_page_fetches_nothing_and_nothing_in_it_acts():
 
 
 def test_a_citation_names_query_knowledge_base_date_and_versions():
-    plain = replace(RUN, question="Who found it?")
-    told = citation(plain, "https://query.wikidata.org/#")
+    told = citation(replace(RUN, question="Who found it?"), "https://query.wikidata.org/#")
     for part in ("“Who found it?”", "kbnav 1.2.3", "gpt-x", "2026-01-02", "https://query.wikidata.org/sparql",
                  RUN.outcome.query, "https://query.wikidata.org/#SELECT", "run-1"):  # fmt: skip
         assert part in told

@@ -527,8 +527,7 @@ def asked(data: Path, out: Path, name: str, system: str = "bm25", **plan: Any) -
         options.update(settings.options)
         return script.system
 
-    chosen = plan.pop("options", {})
-    settings = Settings(kb="demo", home=data.parent / "home", options=chosen)
+    settings = Settings(kb="demo", home=data.parent / "home", options=plan.pop("options", {}))
     assert evaluate(EvaluationPlan(system, find_dataset(name, data), settings, **plan), out, build=build) == "done"
     return script.asked, options
 

@@ -210,8 +210,7 @@ def run_of(text: str) -> dict[str, SavedRun]:
     run = Run("r", text, text, text, text, steps[:1], steps[1:], outcome, Usage(5, 5, 0, 1), cost=0.1, seconds=1.0)
     gold = GoldAnswer(text, text, "stored", text, table, error=text)
     info = RunInfo(text, text, text, "0", (text, "other"), text)
-    records = {text: QuestionRecord(text, run, text)}
-    one = SavedRun(info, {text: gold, "other": GOLD[0]}, records)
+    one = SavedRun(info, {text: gold, "other": GOLD[0]}, {text: QuestionRecord(text, run, text)})
     return {text: one, "second": replace(one, info=replace(info, dataset_sha256="1"))}
 
 

@@ -153,6 +153,8 @@ def test_only_the_side_of_a_choice_that_holds_is_told(atlantis):
     assert by_row == {"Q2": {"Atlantis capital Poseidonis"}, "Q5": {"Atlantis continent the Ocean"}}
     path = found(atlantis, "SELECT ?x { ?x (wdt:P36|wdt:P576) wd:Q2 }")
     assert names(path) == {"Atlantis capital Poseidonis"}
+    dated = found(atlantis, "SELECT ?d { wd:Q1 p:P36 ?s OPTIONAL { ?s pq:P580 ?d } } ORDER BY DESC(?d)")
+    assert [names(dated, row) for row in (0, 1)] == [{"Atlantis capital Poseidonis"}, {"Atlantis capital Cerne"}]
 
 
 def test_a_path_of_any_length_is_one_chain(mini_kb):
@@ -191,8 +193,7 @@ def test_a_service_that_fails_is_told_and_ends_nothing(atlantis):
 
 def test_links_of_a_graph_without_statements_are_told_as_triples(tmp_path):
     with open_kb(Settings(kb="demo", home=tmp_path)) as demo:
-        query = "SELECT ?x ?t { ?x a ?t } LIMIT 2"
-        told = found(demo, query)
+        told = found(demo, "SELECT ?x ?t { ?x a ?t } LIMIT 2")
         assert all(len(row) == 1 and row[0].property.endswith("#type") for row in told.rows)
         assert not any(one.statement for row in told.rows for one in row)
 

@@ -93,12 +93,11 @@ def test_follow_ups_take_what_they_leave_out_from_the_turn_before(agent, first, 
     [
         ("Who discovered radium?", "Where were they born?", "ask the whole question"),  # they are two
         ("Who discovered selenium?", "Where did he die?", "Johan Gottlieb Gahn, Jöns Jacob Berzelius. Ask"),
+        ("Who discovered selenium?", "Which prizes did Albert Einstein win before he died?", "“died” could"),
         ("Who discovered radium?", "And polonium?", "ask the whole question"),
-        ("Who discovered radium?", "and when?", "ask the whole question"),
         ("Who discovered radium?", "How many are there?", "ask the whole question"),
         ("Who discovered oxygen?", "Where was he born?", ""),  # only when that was is known here
         ("Where was Marie Curie born?", "who are you", "Ask about something"),
-        ("Where was Marie Curie born?", "who am I", "Ask about something"),
         ("Where was Marie Curie born?", "Who discovered gold?", "is understood"),
         ("What is the capital of Poland?", "What about France?|What is the population of it?", "the whole question"),
     ],
@@ -262,14 +261,14 @@ UNUSED = [
     ("¿Dónde estudió Marie Curie?", ["estudió"]),
     ("Does polonium have a melting point?", ["melting"]),
     ("What is the atomic mass of gold?", ["mass"]),
-    ("How old was Marie Curie when she died?", ["died"]),
     ("Wer ist der Autor von Malina?", ["Autor", "Malina"]),
     ("Was Marie Curie born in Germany?", ["born"]),
     ("Which countries border Germany?", ["border"]),  # not what is in that country
     ("Elements discovered in Sweden", ["Elements"]),  # not their symbols
-    ("What was the capital of Russia before 1918?", ["1918"]),
+    ("What was the capital of Russia in the 1910s?", ["in the 1910s"]),  # and not 1910
     ("Which elements were discovered before the 19th century?", ["19th"]),
     ("When were polonium and radium discovered?", ["radium"]),
+    ("What is the atomic number and symbol of tungsten?", ["symbol"]),
     ("What did Humphry Davy and Marie Curie discover?", ["Marie"]),  # not for one of the two
     ("Is the atomic number of tungsten 74?", ["74"]),
     ("Who discovered the most elements?", ["most"]),
@@ -281,7 +280,7 @@ UNUSED = [
 def test_what_no_query_stands_for_is_declined_and_named(agent, question, words):
     outcome, understood = reading(agent, question)
     assert (outcome.status, outcome.table, outcome.absence) == ("no answer", None, None)
-    assert set(words) <= set(understood.unused)
+    assert {word for word in understood.unused if word in " ".join(words)} == set(words)
     assert all(word in outcome.note for word in words)
     assert ("Hier" in outcome.note or "Ohne" in outcome.note) == question.startswith(("We", "Ist"))
 
@@ -309,6 +308,7 @@ def test_countries_are_all_that_a_class_below_it_has(agent):
         ("Welches Land hat die größte Einwohnerzahl?", [("compared", "6 / 14 / Einwohnerzahl"), ("copy", "")]),
         ("Which element has the highest atomic number?", [("copy", "")]),  # all 39 have one
         ("How many elements are there?", [("copy", "")]),
+        ("Which element has the symbol Se?", []),  # nor is that a list
         ("Elements discovered before 1800", [("compared", "19 / 39 / time of discovery or invention"), ("copy", "")]),
         ("Which cities are there?", [("copy", "")]),  # the list is of the copy
         ("Which universities are in France?", []),  # that cities are no universities is no doubt
@@ -325,12 +325,11 @@ def test_an_answer_says_of_how_many_it_is_where_a_condition_leaves_most_out(agen
     [
         ("How old is Marie Curie?", "date of birth: 1867-11-07; date of death: 1934-07-04"),
         ("Wie alt wurde Marie Curie?", "Geburtsdatum: 1867-11-07; Sterbedatum: 1934-07-04"),
-        ("Where was radium discovered?", "Paris"),
+        ("Who discovered polonium and radium?", "Marie Curie, Pierre Curie"),
         ("Where is Warsaw?", "Poland"),
         ("Where did Marie Curie study?", "University of Paris"),
         ("What is curium named after?", "Marie Curie, Pierre Curie"),
         ("What is the date of birth of the wife of Pierre Curie?", "1867-11-07"),
-        ("What is the population of the capital of Germany?", "3469849"),
         ("Who got the Nobel Prize in Chemistry in 1911?", "Marie Curie"),
         ("How many Nobel Prizes did Marie Curie win?", "2"),
         ("When did Marie Curie win the Nobel Prize?", "1911, 1903"),  # of which kind is not said

@@ -204,12 +204,12 @@ def test_a_type_may_be_called_as_what_counts_it_and_in_the_plural_of_german(tmp_
         assert ("COUNT" in outcome.query, outcome.text) == (True, "1")
 
 
-def test_a_type_and_a_number_are_one_name(tmp_path):
-    nodes = [{"id": str(at), "type": "order", "placed": f"2024-05-0{at}"} for at in (1, 2)]
+def test_a_type_and_a_number_are_one_name_and_a_code_is_one(tmp_path):
+    nodes = [{"id": at, "type": "order", "placed": f"2024-05-0{at[-1]}"} for at in ("1", "2", "02")]
     nodes.append({"id": "p", "type": "product", "name": "Red Train"})
     with closing(SkbKB(small_skb(tmp_path, nodes, [("1", "contains", "p")], sparql=True))) as kb:
-        outcome = ask(skb_offline(kb, Settings(home=tmp_path, language="en")), "When was order 2 placed?").outcome
-        assert outcome.text == "2024-05-02"
+        agent = skb_offline(kb, Settings(home=tmp_path, language="en"))
+        assert {ask(agent, f"When was {one} placed?").outcome.text for one in ("order 2", "02")} == {"2024-05-02"}
 
 
 def test_a_column_that_became_edges_is_not_called_empty(tmp_path):
@@ -257,7 +257,6 @@ def test_without_sparql_fields_are_read_and_texts_ranked(tmp_path):
     ("question", "answer", "told", "unused"),
     [
         ("Which product has the lowest price?", "", "“price”", ("price", "lowest")),
-        ("Which is the cheapest lamp?", "", "“cheapest”", ("cheapest",)),
         ("What is the average price of the products?", "", "“average”", ("average", "price")),
         ("top 2 products by price", "", "“2”", ("2", "price", "top")),
         ("most expensive product supplied by Acme Inc", "", "“expensive”", ("expensive", "supplied", "most")),
@@ -266,6 +265,7 @@ def test_without_sparql_fields_are_read_and_texts_ranked(tmp_path):
         ("Who supplies A-2?", "Acme Ltd", "", ()),
         ("What is Acme Ltd?", "Acme Ltd", "", ()),
         ("Where is Acme Ltd?", "", "", ()),
+        ("What is order o1?", "o1", "This is what it names.", ()),
         ("When was Acme Ltd founded?", "", "“founded”", ("founded",)),
         ("Which suppliers are in Leeds?", f"{BY_TEXT}Acme Ltd", "listed", ()),
         ("Which products did Acme Ltd recall?", "", "“recall”", ("recall",)),

@@ -286,8 +286,7 @@ def test_the_papers_preset_sets_what_is_not_given():
 def test_ablations_reach_the_system_by_name(guitars):
     settings = Settings(kb="guitars", model="offline")
     for parts, gone in ((["kg"], True), (["drf"], False), (["kg", "drf"], True), ([], False)):
-        changed = leave_out(settings, parts)
-        retriever = build_retriever("kar", guitars, changed)
+        retriever = build_retriever("kar", guitars, leave_out(settings, parts))
         trace = Trace()
         retriever.retrieve(QUERY, 3, trace)
         steps = [step for step in trace.steps if step.call.tool == "document_triples"]
@@ -392,8 +391,7 @@ def test_on_the_demo_all_is_as_a_search_through_its_file_of_edges_finds_it(demo,
 
 
 def test_of_several_ways_that_over_the_best_node_is_told(tmp_path):
-    diamond = [(0, 0, 1), (0, 0, 2), (1, 0, 3), (2, 0, 3)]
-    graph = graph_of(tmp_path / "g", 4, diamond)
+    graph = graph_of(tmp_path / "g", 4, [(0, 0, 1), (0, 0, 2), (1, 0, 3), (2, 0, 3)])
     for middle, scores in ((1, [0, 0.2, 0.1, 1]), (2, [0, 0.1, 0.2, 1]), (1, [0, 0.1, 0.1, 1])):
         best = Surroundings(graph).best(0, scored(scores), 1).triples[0]
         assert [link.node for link in best.links] == [middle, 3]

@@ -159,6 +159,7 @@ def test_doubts_are_told_in_the_terminal_in_a_bots_reply_and_to_programs(run):
     assert year in reply_text(run, Settings(), marker="m")
     assert json.loads(answer_json(run, ""))["doubts"] == [{"kind": "year", "about": "", "text": year}]
     assert [doubt.kind for doubt in Answer(run).doubts] == ["year"]
+    assert "“" not in Doubt("compared", "19 / 39").text
 
 
 def test_checks_can_be_left_out(mini_kb, tmp_path):

@@ -241,7 +241,7 @@ class Lexicon:
     """What to tell where a question in it led to nothing."""
     told: Mapping[str, str] = field(default_factory=dict)
     """Of no answer: ``unnamed``, ``unused``, ``denied`` with ``{words}``, each a ``word``; ``nothing``, ``empty``. And
-    ``no``; ``of`` with a ``{word}``; ``also`` with ``{columns}`` that an answer leaves out. Else in English."""
+    ``no``, ``✓`` and ``✗``; ``of`` with a ``{word}``; ``also`` with ``{columns}`` left out. Else in English."""
 
 
 def why_unread(question: str, language: str) -> str:

@@ -158,8 +158,7 @@ def _reading_lines(run: Run, texts: Texts) -> Iterator[str]:
     if unused:
         words = ", ".join(texts("read.word", word=word) for word in unused)
         yield texts("read.unread" if none else "read.unused", words=words)
-    kb, tables = str(run.settings.get("kb")), run.settings.get("sparql", {})
-    known = EXAMPLES.get(kb) or tables.get(kb, {}).get("examples", ()) if none and run.model == OFFLINE else ()
+    known = EXAMPLES.get(str(run.settings.get("kb")), ()) if none and run.model == OFFLINE else ()
     nearest = sorted(known, key=lambda one: -relevance(run.question, [one])[0])[:3]
     if instead := read.instead or nearest:
         yield "\n  ".join((texts("read.instead"), *instead))
@@ -169,7 +168,7 @@ def _doubt_line(doubt: Doubt, texts: Texts) -> str:
     """What speaks against the answer, or where it holds; in English where the language has no words for it."""
     if doubt.kind == "copy":
         return texts("copy.part", kb="Wikidata")
-    key = f"doubt.{doubt.kind}"
+    key = f"doubt.{doubt.sentence}"
     return texts(key, **doubt.values) if key in texts.book else doubt.text
 
 

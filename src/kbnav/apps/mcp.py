@@ -90,7 +90,7 @@ class _Backend:
         """Raises as the builder of the first system."""
         (self._served,) = service.kbs.values()
         self._service, self.kb, self.settings = service, self._served.kb, service.settings
-        first = service.system(*self._choice(""))
+        _, first = service.system(*self._choice(""))
         self.agent = first if isinstance(first, Agent) else None
         self.retrievers = self._served.systems[bool(self.agent) :]
 
@@ -114,7 +114,7 @@ class LocalBackend(_Backend):
         return await self._done(partial(self._asked, question, self._choice(system), cancellation), cancellation)
 
     def _asked(self, question: str, choice: tuple[str, str, str], cancellation: Cancellation) -> Run:
-        found = self._service.system(*choice)
+        _, found = self._service.system(*choice)
         if isinstance(found, Agent):
             return ask(found, question, cancellation=cancellation)
         settings = self._served.asking(*choice[1:])

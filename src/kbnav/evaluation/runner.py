@@ -88,7 +88,7 @@ def build_system(name: str, kb: KnowledgeBase, settings: Settings) -> System:
     if systems.built_kind(name, built) == "agent":
         return agent_system(completed(built, settings))
     model, check = model_name(built, settings), partial(refuse_seen, built)
-    ask: Ask = lambda question, _: attempt_ranking(built, kb, settings, question)  # noqa: E731
+    ask: Ask = lambda question, _: attempt_ranking(built, kb, settings, question, measured=True)  # noqa: E731
     return System(built.name, model, ask, built.prompts, ranks_only=True, leave_out=check)
 
 

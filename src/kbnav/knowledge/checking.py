@@ -92,8 +92,8 @@ def check_kb(kb: KnowledgeBase, settings: Settings, *, seconds: float = TIME) ->
                 if kind == "sparql" and isinstance(error, ServiceError):  # it has but this one interface
                     remedy = remedy if what == "queries" else ""
                     tries.clear()
-            if (what, verdict) == ("queries", "fails"):  # nothing was seen that the rest can be tried with
-                tries.clear()
+            if (what, verdict, trial.thing) == ("queries", "fails", ""):  # most is tried with what queries have seen
+                tries[1:] = [one for one in tries if one[0] == "vectors"]
             took = round(time.monotonic() - began, 3)
             slowest = max(slowest, took)
             yield Finding(what, verdict, " ".join(says.split())[:300], remedy, took, sum(meter.sent.values()))
@@ -103,8 +103,7 @@ def check_kb(kb: KnowledgeBase, settings: Settings, *, seconds: float = TIME) ->
 
 def broken(findings: list[Finding], kb: KnowledgeBase) -> list[str]:
     """What fails of that which agents need."""
-    needed = _NEEDED[kb_kind(kb)]
-    return [one.what for one in findings if one.what in needed and one.verdict == "fails"]
+    return [one.what for one in findings if one.what in _NEEDED[kb_kind(kb)] and one.verdict == "fails"]
 
 
 class _Trial:
@@ -112,7 +111,7 @@ class _Trial:
 
     def __init__(self, kind: str, settings: Settings) -> None:
         self._kind, self._settings = kind, settings
-        self._thing, self._label, self._property = "", "", ""
+        self.thing, self._label, self._property = "", "", ""
 
     def remedy(self, what: str) -> str:
         """What to set or do where an interface fails."""
@@ -120,7 +119,7 @@ class _Trial:
 
     def queries(self, kb: KnowledgeBase) -> Tried:
         if self._kind == "skb":
-            self._thing = str(kb.skb.id(0))  # type: ignore[attr-defined]
+            self.thing = str(kb.skb.id(0))  # type: ignore[attr-defined]
         if "execute_query" not in kb.capabilities:
             return "absent", "it takes no SPARQL", "build it again without --no-sparql"
         if self._kind == "skb":
@@ -134,7 +133,7 @@ class _Trial:
                 return "fails", empty, "set wikibase.concept_base, or give the endpoint's own address as --kb"
         else:
             table = kb.execute_query(_THING)
-            seen = self._thing = next((one for row in table.rows for cell in row if (one := table.entity(cell))), "")
+            seen = self.thing = next((one for row in table.rows for cell in row if (one := table.entity(cell))), "")
             if not seen:
                 named = self._rows(kb, f"SELECT DISTINCT ?g WHERE {{ GRAPH ?g {{ ?s ?p ?o }} }} LIMIT {_MANY}")
                 if graphs := [cell.value for row in named.rows for cell in row if cell]:
@@ -256,9 +255,9 @@ class _Trial:
 
     def _sample(self, kb: KnowledgeBase) -> str:
         """Something that is there, looked up once with its label."""
-        if not (self._label or self._thing) and self._property:
+        if not (self._label or self.thing) and self._property:
             used = [one for one in kb.get_property_examples(self._property) if one.subject.label]
-            self._thing = used[0].subject.id if used else ""
-        wanted = self._thing or self._property
+            self.thing = used[0].subject.id if used else ""
+        wanted = self.thing or self._property
         self._label = self._label or kb.labels([wanted]).get(wanted, "")
         return wanted

@@ -143,7 +143,7 @@ def _of_row(
     wanted = [(at[key], row[columns.index(key)]) for key in asked.keys if key in at]
     kept: dict[Evidence, None] = {}
     for solution in found.rows:
-        if all(cell is None or cell.type == "bnode" or solution[place] == cell for place, cell in wanted):
+        if all((cell and cell.type == "bnode") or solution[place] == cell for place, cell in wanted):
             kept.update(dict.fromkeys(_bound(asked, words, solution, at)))
     nodes = {one.statement for one in kept if one.subject.value != one.statement}
     whole = [one for one in kept if one.subject.value not in nodes]
@@ -214,12 +214,8 @@ class _Details:
         value = next(own, self._dates.get(one.value, one.value))
         if (one.statement, one.property) in self._valueless:
             value = Term("literal", "no value")
-        ranked = {
-            kind: tuple(
-                dict.fromkeys(stated for other, node, stated in beside if other == kind and node != one.statement)
-            )
-            for kind in ("preferred", "normal")
-        }
+        rest = dict.fromkeys((other, stated) for other, node, stated in beside if node != one.statement)
+        ranked = {kind: tuple(stated for other, stated in rest if other == kind) for kind in ("preferred", "normal")}
         return replace(
             one,
             rank=rank,

@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 
 from kbnav.agents.common.agent import Agent, build_agent
 from kbnav.agents.machine import Event as MachineEvent
-from kbnav.answers.language import chosen_language, plural
+from kbnav.answers.language import chosen_language, lexicon, plural
 from kbnav.answers.tables import Absence, AnswerTable, Ranking
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import Direction, Entity, Entry, KnowledgeBase, Neighborhood, Value
@@ -272,11 +272,13 @@ class Answer(BaseModel):
     @property
     def text(self) -> str:
         """The answer in words; empty where there is none."""
-        return self.run.outcome.text
+        text = self.run.outcome.text
+        word = lexicon(self.run.language).told.get(text[:1]) if text[1:3] in ("", " (") else ""
+        return f"{word}{text[1:]}." if word else text
 
     @property
     def status(self) -> Status:
-        """``answered``, ``best effort`` (out of budget), ``no answer`` or ``refused``."""
+        """``answered``, ``best effort`` (out of budget), ``no answer``, ``refused``, or ``failed`` of a saved run."""
         return self.run.outcome.status
 
     @property
@@ -506,9 +508,7 @@ class AgentSource:
     def settings(self, kb: KB) -> Settings:
         """Those of the knowledge base, or those given, with the other options in them."""
         options = self._options
-        given = {
-            name: value for name in ("language", "base_url", "options") if (value := options.get(name)) is not None
-        }
+        given = {name: one for name in ("language", "base_url", "options") if (one := options.get(name)) is not None}
         settings = (self._settings or kb.settings).model_copy(update={"kb": kb.settings.kb, **given})
         if tools := options.get("tools"):
             settings = settings.offering(tools)

@@ -159,8 +159,6 @@ def build_stage(name: str, kb: KnowledgeBase, settings: Settings, options: Compo
 
 ROLES = 3
 """Roles of a node in a question's graph (QAGNN): named, a candidate, between them."""
-
-
 KEPT = 100
 """Nodes of a ranking that a run keeps."""
 NO_MODEL = "none"
@@ -188,14 +186,16 @@ def retrieved(system: systems.SystemName, kb: KnowledgeBase, settings: Settings,
     return attempt(build_retriever(system, kb, settings), kb, settings, query, **how)
 
 
-def _called_first(skb: SKB, query: str, k: int, ranking: Ranking, candidates: Sequence[str] | None) -> Ranking:
-    """The ranking with what has the query as its id, or else as a name, 1 above all others; of ``candidates`` alone."""
+def _called_first(skb: SKB, query: str, k: int, ranking: Ranking, types: Sequence[str] | None) -> tuple[Ranking, str]:
+    """The ranking with what has the query as its id, or else as a name, 1 above all others, and a note of that."""
     own, best = skb.nodes.ids.find(query), max((one.score for one in ranking.nodes), default=0.0)
     named = [one.number for one in skb.names.search(query, edits=0)] if skb.names else []
-    called = [node for node in ([own] if own >= 0 else named) if not candidates or skb.type(node) in candidates]
+    called = [node for node in ([own] if own >= 0 else named) if not types or skb.type(node) in types]
     first = as_ranking(skb, ((node, best + 1) for node in called))
+    if {*first.ids} == {*ranking.ids[: len(first)]}:
+        return ranking, ""
     others = [one for one in ranking.nodes if one.id not in first.ids]
-    return Ranking((*first.nodes, *others)[:k])
+    return Ranking((*first.nodes, *others)[:k]), "What has the query as its name or id comes first."
 
 
 def attempt(
@@ -205,15 +205,15 @@ def attempt(
     query: str,
     *,
     k: int = KEPT,
+    measured: bool = False,
     on_step: Callable[[Step], None] = lambda step: None,  # noqa: ARG005
     cancellation: Cancellation | None = None,
 ) -> Attempt:
     """Retrieve for one query and save nothing; a failure of a service comes beside the run, with the steps before it.
 
-    ``on_step`` is given each step once it is over; ``cancellation`` ends the run from another thread, also in
-    the middle of a model's call, and where too much was spent.
-
-    Raises UsageError for no query, and CancelledError where the cancellation abandons the run.
+    Unless it is ``measured``, what the query names comes first. ``on_step`` is given each step once it is over;
+    ``cancellation`` ends the run from another thread, also in the middle of a model's call, or where too much was
+    spent. Raises UsageError for no query, and CancelledError where the cancellation abandons the run.
     """
     query = checked_question(query)
     over = threading.Event()
@@ -234,9 +234,10 @@ def attempt(
             )
         if not isinstance(ranking, Ranking):
             raise UsageError(f"{retriever.name} gives a {type(ranking).__name__}, and no Ranking")
-        if isinstance(kb, SkbKB):
-            ranking = _called_first(kb.skb, query, k, ranking, settings.options.get("candidates"))
-        outcome = Outcome("answered" if len(ranking) else "no answer", "finish", ranking=ranking)
+        note = ""
+        if isinstance(kb, SkbKB) and not measured:
+            ranking, note = _called_first(kb.skb, query, k, ranking, settings.options.get("candidates"))
+        outcome = Outcome("answered" if len(ranking) else "no answer", "finish", note=note, ranking=ranking)
     except StopRun as error:
         failure, outcome = error, Outcome("failed", "error", note=str(error))
     finally:

@@ -102,11 +102,10 @@ class GraphRank:
             reading = read(query, self._skb, "en")
             mentions = reading.mentions
             # Written as names are: in quotes, or not all in small letters.
-            starts = [reading.tokens[one.first].start for one in mentions]
             sure = [
                 one
-                for start, one in zip(starts, mentions, strict=True)
-                if query[start - 1 : start] in _QUOTES or not in_small_letters(one.text)
+                for one in mentions
+                if query[: reading.tokens[one.first].start][-1:] in _QUOTES or not in_small_letters(one.text)
             ]
             longest = sorted(mentions, key=lambda one: len(one.text), reverse=True)[:_MENTIONS]
             again = [reading.afterthought] if reading.afterthought else []

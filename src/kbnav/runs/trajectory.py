@@ -71,9 +71,14 @@ class Doubt:
         return {"about": self.about, "n": n, "all": every, "what": what}
 
     @property
+    def sentence(self) -> str:
+        """The name of its sentence; a kept doubt of the kind “compared” may not say what is compared."""
+        return "lacking" if self.kind == "compared" and not self.values["what"] else self.kind
+
+    @property
     def text(self) -> str:
         """The doubt as an English sentence."""
-        return _doubts()[self.kind].format(**self.values)
+        return _doubts()[self.sentence].format(**self.values)
 
     def __str__(self) -> str:
         return self.text

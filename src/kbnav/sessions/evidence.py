@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from kbnav.answers.question import kb_of
 from kbnav.answers.tables import Absence, AnswerTable, node_term
 from kbnav.errors import KbnavError, QuerySyntaxError
 from kbnav.knowledge.absence import absence_of
-from kbnav.knowledge.base import KnowledgeBase, is_mirror
+from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.evidence import MOST_ROWS, Evidence, Provenance, provenance
 from kbnav.knowledge.several import asked_by
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit
@@ -113,10 +112,6 @@ def explained(
     base = asked_by(kb, query)
     known = labelled(table, query, base, language)
     nothing = absence_of(base, query, table, language)
-    if "wasDerivedFrom" in (nothing.part if nothing else query) and is_mirror(base.state()):
-        with suppress(KbnavError):
-            if not base.execute_query("ASK { ?statement prov:wasDerivedFrom ?reference }").boolean:
-                nothing = Absence("partial copy", "This copy has no references. Live Wikidata may have some.")
     return known, verbalize_answer(query, known, language), nothing, () if nothing else copy_doubts(kb, query)
 
 

@@ -97,7 +97,8 @@ def read_options(kind: type[O], given: Mapping[str, Any], system: str) -> O:
         if unknown[0] == INNER:
             inner = next(iter(given[INNER]), "")
             raise UsageError(f"{system} is not made of other systems, so no option of it begins with '{inner}.'")
-        meant = did_you_mean(unknown[0], (*kind.model_fields, *Settings.model_fields))
+        every = (*kind.model_fields, *Settings.model_fields)
+        meant = f"; use kbnav.Settings({unknown[0]}=…)" if unknown[0] in every else did_you_mean(unknown[0], every)
         known = ", ".join(kind.model_fields) or "none"
         raise UsageError(f"{system} has no option {unknown[0]!r}; there are: {known}{meant}")
     try:
@@ -315,7 +316,7 @@ def build(name: SystemName, kb: AnyKB, settings: Settings, kind: SystemKind | No
     if entry.kbs == ("skb",) and kb_kind(kb) != "skb":
         raise UsageError(NEEDS_SKB.format(who=f"the system {name}"))
     if settings.model == OFFLINE and "model" in entry.uses and getattr(options, "preset", "") == "paper":
-        raise UsageError("the preset paper needs a model: the built-in rules cannot follow it; --model names one")
+        raise UsageError("the preset paper needs a model, as rules cannot follow it: --model (model= in Python)")
     settings = settings.model_copy(update={"options": options.model_dump(mode="json")})
     builder = entry.builder()
     names = list(inspect.signature(builder).parameters)

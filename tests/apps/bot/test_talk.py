@@ -157,8 +157,7 @@ def test_large_hostile_pages_are_read_in_linear_time(piece):
 
 def test_who_put_a_comment_on_a_page_is_told_by_its_edits():
     base, one, two = f"== A ==\nOld? {ANN}\n", f"== B ==\nNew? {BOB}\n", f"== C ==\nForged? {ANN}\n"
-    edits = [("Bob x", base + one), ("Eve", base), ("Eve", base + one + two), ("", two)]
-    found = added_by(base, edits)
+    found = added_by(base, [("Bob x", base + one), ("Eve", base), ("Eve", base + one + two), ("", two)])
     ids = {text: question_ids(next(sections(text)).comments[0])[0] for text in (base, one, two)}
     assert found == {ids[one]: "Bob x", ids[two]: "Eve"}
     assert comment_ids(base + one) == {ids[base], ids[one]}

@@ -116,8 +116,7 @@ def test_a_proxys_header_is_believed_from_the_proxy_only(fresh_home):
     ],
 )
 def test_people_get_a_page_in_their_language_and_programs_json_from_the_gate_too(visit, path, headers, status, said):
-    accept = {"Accept": "text/html,*/*;q=0.8", "Accept-Language": "de", **headers}
-    people = visit("GET", path, headers=accept)
+    people = visit("GET", path, headers={"Accept": "text/html,*/*;q=0.8", "Accept-Language": "de", **headers})
     assert (people.status_code, people.headers["content-type"]) == (status, "text/html; charset=utf-8")
     assert said in people.text
     assert "default-src 'none'" in people.headers["content-security-policy"]

@@ -370,8 +370,7 @@ def test_thousands_who_wait_cost_the_database_what_few_do_and_each_is_told_its_p
         async with queue.running():
             for many in (10, MANY):
                 while len(runs) < many:
-                    choice = ("mini", "spinach", "offline")
-                    runs.append(queue.ask(f"user {len(runs)}", MARIE, choice).id)
+                    runs.append(queue.ask(f"user {len(runs)}", MARIE, ("mini", "spinach", "offline")).id)
                 database.statements = database.values = 0
                 await asyncio.sleep(2.1)  # a round of everything that is looked at
                 spent.append((database.statements, database.values))

@@ -107,17 +107,17 @@ def test_examples_are_made_of_relations_that_make_a_sentence(relation, made):
     assert made_examples._asked("book", relation, "Red Moon", "B") == made
 
 
-def test_examples_are_made_again_where_none_was_answered(monkeypatch):
+def test_examples_are_made_again_after_a_failure_alone(monkeypatch):
     served = SimpleNamespace(kb=None, key="x", settings=Settings(), asking=lambda *_: Settings())
     monkeypatch.setattr(made_examples, "usual_agent", lambda kb: "")
     monkeypatch.setattr(made_examples, "build_agent", lambda kb, settings: settings)
-    monkeypatch.setattr(made_examples, "_questions", lambda kb: iter([["Who?"]]))
-    monkeypatch.setattr(made_examples, "_is_answered", lambda agent, question: False)
+    monkeypatch.setattr(made_examples, "_questions", lambda kb: iter([[]] * kb))
     service = SimpleNamespace(examples={}, ending=Cancellation())
-    assert made_examples.examples_of(service, served).result(10) == []
-    monkeypatch.setattr(made_examples, "_is_answered", lambda agent, question: True)
+    with pytest.raises(TypeError):  # of no questions
+        made_examples.examples_of(service, served).result(10)
+    served.kb = 20
     again = made_examples.examples_of(service, served)
-    assert again.result(10) == ["Who?"]
+    assert again.result(10) == []
     assert made_examples.examples_of(service, served) is again
 
 

@@ -56,8 +56,7 @@ def test_classes_and_properties_are_found_by_name_with_what_is_declared_of_them(
 
 
 def test_labels_come_in_the_asked_language_or_the_next_best(company):
-    ids = ["data:p1", "data:p2", "shop:Supplier", "data:s3"]
-    german = company.labels(ids, language="de")
+    german = company.labels(["data:p1", "data:p2", "shop:Supplier", "data:s3"], language="de")
     assert german == {"data:p1": "Schreibtischlampe 12", "data:p2": "Floor Lamp", "shop:Supplier": "Lieferant"}
 
 
@@ -147,8 +146,7 @@ STAFF = """
 
 def test_a_prompt_shows_values_members_symmetric_links_and_the_kinds_of_things(tmp_path):
     with serving(STAFF) as served, open_kb(Settings(kb=served.url, home=tmp_path)) as kb:
-        text = shapes_for(kb, "Which worker is a boss?", "en", Shown())
-        worker, boss = text.split("\n\n")[1:3]
+        worker, boss = shapes_for(kb, "Which worker is a boss?", "en", Shown()).split("\n\n")[1:3]
         assert "share of these that has each" in worker
         assert "all of them: Ada (staff:a); Bea (staff:b); Cem (staff:c)" in worker
         assert re.search(r"name \(staff:name\): all; string \(xsd:string\), as (Ada|Bea|Cem)", worker)

@@ -71,8 +71,7 @@ def test_a_contact_that_cannot_go_into_a_header_is_refused(contact):
 
 def test_the_contact_and_the_version_are_in_the_user_agent_of_every_request():
     with serving(lambda asked: EMPTY_ROWS if asked.path == "/sparql" else Q42) as served:
-        settings = Settings(endpoints=endpoints_of(served.url), contact="ops@example.org")
-        kb = WikidataKB.by_http(settings)
+        kb = WikidataKB.by_http(Settings(endpoints=endpoints_of(served.url), contact="ops@example.org"))
         kb.execute_query(QUERY)
         kb.labels(["Q42"])
         kb.close()

@@ -566,8 +566,7 @@ ADJECTIVE = """\
 
 
 def built(folder: Path) -> SKB:
-    source = TableSource([folder / "nodes.jsonl.gz"], [folder / "edges.tsv.gz"])
-    build(source, folder / "e.skb", BARE)
+    build(TableSource([folder / "nodes.jsonl.gz"], [folder / "edges.tsv.gz"]), folder / "e.skb", BARE)
     return SKB.open(folder / "e.skb")
 
 

@@ -82,13 +82,14 @@ def test_columns_become_ids_names_texts_edges_and_nodes_of_their_own(tmp_path):
 
 
 def test_a_link_to_no_row_stays_as_text_until_an_update_gives_it_one(tmp_path):
-    source = shop(tmp_path, edges=["goes_with:goes with:product"], text=["description"], rename={"goes_with": "with"})
-    (tmp_path / "shop.csv").write_text(SHOP.replace("7|9", "70"))
+    edges, renamed = ["goes_with:goes with:product"], {"goes_with": "with"}
+    source = shop(tmp_path, edges=edges, text=["description"], rename=renamed, split="|")
+    (tmp_path / "shop.csv").write_text(SHOP.replace("7|9", "70|70"))
     meta = build(source, tmp_path / "s.skb", BARE)
     why, lost = "edge “goes with” to a node that does not exist", Dropped(count=1, examples=("12 goes with 70",))
     assert meta.dropped[why] == lost
     with SKB.open(tmp_path / "s.skb") as skb:
-        assert [skb.documents[skb.number(one)].get("with") for one in ("7", "12")] == [None, "70"]
+        assert [skb.documents[skb.number(one)].get("with") for one in ("7", "12")] == [None, ["70"]]
         assert update(tmp_path / "s.skb", replace(source, over=skb), BARE).dropped[why] == lost
     with SKB.open(tmp_path / "s.skb") as skb:
         (tmp_path / "shop.csv").write_text("product_id,title,description,goes_with\n70,Rug,,12\n12,Chair,,70\n")
@@ -96,26 +97,37 @@ def test_a_link_to_no_row_stays_as_text_until_an_update_gives_it_one(tmp_path):
     with SKB.open(tmp_path / "s.skb") as skb:
         assert not any(skb.documents[skb.number(one)].get("with") for one in ("12", "70"))
         assert [skb.id(one) for one in skb.graph.neighbors(skb.number("12"))] == ["70"]
-    source = shop(tmp_path, edges=["goes_with:goes with:product"], text=["goes_with"], split="|")
+    source = shop(tmp_path, edges=edges, text=["goes_with"], split="|")
     (tmp_path / "shop.csv").write_text(SHOP.replace("7|9", "9|70"))
     assert all_of(source)[0][2].fields == {"goes_with": "9|70"}  # the column's own text, whole
     assert not all_of(shop(tmp_path, text=[]))[0][2].fields
 
 
 def test_a_kept_value_with_a_comma_becomes_the_edge_that_it_names_whole(tmp_path):
-    rows = {"p": "id\n1", "r": 'id,by\n51,"Schulz, Max"\n52,"Meier, Eva"', "n": 'id\n"Schulz, Max"\nMeier'}
+    rows = {"p": "id\n1", "r": 'id,by\n51,"Schulz, Max|Bolt"\n52,"Meier, Eva"', "n": 'id\n"Schulz, Max"\nMeier'}
     files = [{"file": tmp_path / f"{one}.csv", "type": "review" if one == "r" else "person"} for one in rows]
     tables = [Table.model_validate(one) for one in files]
     for name, text in rows.items():
         (tmp_path / f"{name}.csv").write_text(f"{text}\n")
-    first = [tables[0], tables[1].model_copy(update={"edges": (EdgeColumn.parse("by:by:person"),)})]
+    first = [tables[0], tables[1].model_copy(update={"edges": (EdgeColumn.parse("by:by:person"),), "split": "|"})]
     build(TableSource(first), tmp_path / "s.skb", BARE)
     with SKB.open(tmp_path / "s.skb") as skb:
         meta = update(tmp_path / "s.skb", TableSource(tables[2:], over=skb, behind=first), BARE)
-    assert [one.examples for one in meta.dropped.values() if one.count == 1] == [("52 by Meier, Eva",)]
+    assert ("51 by Bolt", "52 by Meier, Eva") in [one.examples for one in meta.dropped.values()]
     with SKB.open(tmp_path / "s.skb") as skb:
         found = {one: [skb.id(end) for end in skb.graph.neighbors(skb.number(one))] for one in ("51", "52", "Meier")}
     assert found == {"51": ["Schulz, Max"], "52": [], "Meier": []}
+
+
+@pytest.mark.parametrize("brought", [3, 5, 10])
+def test_edges_that_an_update_brings_with_their_nodes_are_no_longer_lost(tmp_path, brought):
+    ends, files = [str(end) for end in range(10)], [tmp_path / "n.csv", tmp_path / "e.csv"]
+    for write, nodes, edges in ((build, ["a"], ends), (update, ends[:brought], ["a", *ends[:brought]])):
+        files[0].write_text("\n".join(["id", *nodes]))
+        files[1].write_text("\n".join(["source,relation,target", *(f"a,r,{end}" for end in edges)]))
+        source = TableSource(files[:1], files[1:])
+        meta = write(source, tmp_path / "s.skb", BARE) if write is build else write(tmp_path / "s.skb", source, BARE)
+    assert sum(one.count for why, one in meta.dropped.items() if "edge “r”" in why) == 10 - brought
 
 
 def test_json_lines_may_have_lists_and_lack_columns(tmp_path):
@@ -194,6 +206,7 @@ def test_a_type_of_an_edge_column_that_is_nearly_a_tables_is_told(tmp_path):
     [
         ('id = "product_id"', 'id = "product"', "no column 'product'; did you mean 'product_id'?; it has product_id"),
         ('name = "company"', 'name = "name"', "makers.csv has no column 'name'"),
+        ('text = ["story"]', 'text = ["storey"]', "has no column 'storey'; did you mean 'story'?"),
         ('text = ["story"]', 'split = {storey = "|"}', "has no column 'storey'; did you mean 'story'?"),
         ('"brand:made_by:maker"', '"made_by"', "has no column 'made_by'"),
         ('prefix = "p"', 'prefix = ""', "shop.csv and "),
@@ -315,6 +328,7 @@ def test_numbers_dates_and_html_of_tables_become_values_that_compare(tmp_path):
         (["1,234.5", "7"], [1234.5, 7]),
         (["1.234.567", "3"], [1234567, 3]),
         (["1.234", "5.678"], ["1.234", "5.678"]),
+        (["1.234", "12.5"], [1.234, 12.5]),
         (["0.234", "5.678"], [0.234, 5.678]),
         (["12 345,6", "-3"], [12345.6, -3]),
         (["$5.00", "$1,000.50"], [5, 1000.5]),

@@ -95,8 +95,7 @@ def test_an_entry_has_the_document_and_the_edges_both_ways(clinic, clinic_edges,
 
 
 def test_an_entry_of_a_hub_says_how_many_edges_it_leaves_out(hetionet, hetionet_edges):
-    kb = SkbKB(hetionet)
-    entry = kb.get_entry("Anatomy::UBERON:0000473")
+    entry = SkbKB(hetionet).get_entry("Anatomy::UBERON:0000473")
     every = [(name, target) for source, name, target in hetionet_edges if source == "Anatomy::UBERON:0000473"]
     for relation in {name for name, _ in every}:
         count = sum(name == relation for name, _ in every)

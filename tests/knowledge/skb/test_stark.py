@@ -96,8 +96,7 @@ def test_a_hostile_pickle_is_refused_by_the_name_of_what_it_tried(tmp_path, call
 def test_a_hostile_tensor_is_refused(tmp_path):
     path = tmp_path / "t.pt"
     array = np.arange(6)
-    content = tensor_pickle("LongStorage", 6, 0, [6], [1], function="os\nsystem")
-    save_tensor(path, array, content)
+    save_tensor(path, array, tensor_pickle("LongStorage", 6, 0, [6], [1], function="os\nsystem"))
     with pytest.raises(DataError, match=r"asks for os\.system"):
         read_tensor(path)
     for storage, elements, offset, shape, stride in (

@@ -301,8 +301,8 @@ def retrieve(
         for line in dict.fromkeys(failed):
             print(line, file=sys.stderr)
         run = saved(found, settings)
-        if run.outcome.error:  # that it could not be saved; the ranking is printed all the same
-            print(f"kbnav: {run.outcome.error}", file=sys.stderr)
+        if said := " ".join(filter(None, (run.outcome.note, run.outcome.error))):  # also that it could not be saved
+            print(f"kbnav: {said}", file=sys.stderr)
         _print_ranking(run, skb, as_json, as_csv)
     raise typer.Exit(0 if run.outcome.ranking else 1)
 

@@ -61,18 +61,18 @@ def export(
 
     settings = load(kb=kb)
     saved, page = _find(run, settings), settings.endpoints.query_page
-    saved = replace(saved, settings={**saved.settings, "kb": kb}) if kb else saved
+    moved = replace(saved, settings={**saved.settings, "kb": kb}) if kb else saved
     write: Mapping[str, Callable[[Provenance | None], str]] = {
         ".html": lambda found: shared_page([(saved, found)], page),
         ".json": lambda found: answer_json(saved, page, found),
         ".wiki": lambda found: reply_text(saved, settings, evidence=found),
-        ".csv": lambda _: answer_csv(saved.outcome, _fields(saved, settings)),
+        ".csv": lambda _: answer_csv(saved.outcome, _fields(moved, settings)),
     }
     if file.suffix not in write:
         raise UsageError(f"{file}: the name must end in .html, .json, .wiki or .csv")
     if evidence and file.suffix == ".csv":
         raise UsageError("--evidence goes into .html, .json or .wiki, not into .csv")
-    text = write[file.suffix](_evidence(saved, settings) if evidence else None)
+    text = write[file.suffix](_evidence(moved, settings) if evidence else None)
     if not text:
         raise UsageError(f"{saved.id} ended without rows or nodes: there is nothing to write into {file}")
     try:

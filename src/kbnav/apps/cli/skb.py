@@ -52,8 +52,8 @@ BadLines = Annotated[
     Literal["stop", "skip"],
     flag(
         "--bad",
-        "What a line that cannot be read does: stop ends the command; skip leaves it out and puts it, with the reason, "
-        "into shop.skb.bad.jsonl, or for the first update shop.skb.bad-1.jsonl.",
+        "What a line that cannot be read does: stop ends the command; skip writes it, with the reason, into "
+        "shop.skb.bad.jsonl, or shop.skb.bad-1.jsonl for the first update, and goes on.",
     ),
 ]
 _PLACE = "Folder of the SKB, or its address such as s3://bucket/name"

@@ -200,8 +200,7 @@ def _cookie(headers: Headers) -> str:
 
 def cookie_header(value: str, *, secure: bool, name: str = COOKIE) -> str:
     """A Set-Cookie header that scripts cannot read."""
-    marks = "; Secure" if secure else ""
-    return f"{name}={value}; Path=/; Max-Age={COOKIE_AGE}; HttpOnly; SameSite=Lax{marks}"
+    return f"{name}={value}; Path=/; Max-Age={COOKIE_AGE}; HttpOnly; SameSite=Lax{'; Secure' if secure else ''}"
 
 
 class Gate:

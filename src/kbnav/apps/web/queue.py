@@ -26,7 +26,7 @@ from kbnav.answers.question import checked_question
 from kbnav.apps.secrets import Secrets
 from kbnav.apps.web.limiter import FairQueue, Ticket
 from kbnav.apps.web.results import result_of
-from kbnav.apps.web.service import Recorder, Service, answer_data, failed_answer, first_rows
+from kbnav.apps.web.service import Recorder, Served, Service, answer_data, failed_answer, first_rows
 from kbnav.apps.web.store import (
     AWAY,
     DAY,
@@ -404,7 +404,9 @@ class RunQueue:
                     f"The server ended {RESUMPTIONS + 1} times while this question was being answered; "
                     "it is not tried again."
                 )
-            status, answer = self._ended_as(live, self._attempt(live, recorder))
+            live.cancellation.check()
+            served, system = live.cancellation.run(lambda: self._service.system(run.kb, run.system, run.model))
+            status, answer = self._ended_as(live, served, self._attempt(live, served, system, recorder))
         except CancelledError:
             self._delete_if_gone(run)
             return
@@ -434,12 +436,8 @@ class RunQueue:
             self._store.delete_traces(run.id, saved_id)
             self._saver.delete_thread(run.session)
 
-    def _attempt(self, live: _Live, recorder: Recorder) -> Attempt:
+    def _attempt(self, live: _Live, served: Served, system: Agent | Retriever, recorder: Recorder) -> Attempt:
         run, cancellation = live.run, live.cancellation
-        cancellation.check()
-        served = self._service.kb(run.kb)
-        served.breaker.check()
-        system = cancellation.run(lambda: self._service.system(run.kb, run.system, run.model))
 
         def hear(draft: Draft) -> None:
             live.draft = draft
@@ -449,10 +447,8 @@ class RunQueue:
             if told := self._told_again(live, system):
                 return Attempt(told, None)
             if not isinstance(system, Agent):  # it ranks nodes for each question by itself, whatever was asked before
-                settings = served.asking(run.system, run.model)
-                return retrieve(
-                    system, served.kb, settings, run.question, on_step=recorder.over, cancellation=cancellation
-                )
+                how, over = served.asking(run.system, run.model), recorder.over
+                return retrieve(system, served.kb, how, run.question, on_step=over, cancellation=cancellation)
             if not run.session:
                 return attempt(system, run.question, on_event=recorder, history=live.history, cancellation=cancellation)
             chat = Chat(system, run.session, self._saver)
@@ -486,9 +482,9 @@ class RunQueue:
             with self._changed:
                 _put_last(self._answers, (run.kb, run.system, run.question), (ended, events[1:]))
 
-    def _ended_as(self, live: _Live, ended: Attempt) -> tuple[Status, dict[str, Any]]:
+    def _ended_as(self, live: _Live, served: Served, ended: Attempt) -> tuple[Status, dict[str, Any]]:
         """Keep a run's record and its result; how it ended, and what the page shows of it."""
-        run, served = live.run, self._service.kb(live.run.kb)
+        run = live.run
         self._remember(live, ended.run)
         if isinstance(ended.failure, DataError):
             served.breaker.damaged(ended.failure)

@@ -27,7 +27,6 @@ from kbnav.apps.web.results import Result, Row, cell_data
 from kbnav.errors import (
     CredentialsError,
     DataError,
-    KbnavError,
     NotAnswering,
     NotOffered,
     ServiceError,
@@ -56,8 +55,8 @@ PATIENCE = 10.0
 """Seconds for which a server that starts waits; it goes on without what takes longer."""
 PAUSE = 30.0
 """Seconds between two tries."""
-KEPT = 1_800.0
-"""Seconds for which an SKB that another build replaced stays open for questions under way."""
+KEPT = 60.0
+"""Seconds beyond those of a question for which an SKB that another build replaced stays open."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +175,7 @@ class Service:
         self, settings: Settings, places: Sequence[Served | _Opening], damaged: Mapping[str, str] | None = None
     ) -> None:
         """``places`` as ``open_service`` has them, the usual one first; ``damaged`` could not be opened, and why."""
-        self.settings, self._renewing = settings, threading.Lock()
+        self.settings, self._renewing, self._unread = settings, threading.Lock(), set[str]()
         self._places = tuple(places)
         self._damaged = dict(damaged or {})
         self.models = settings.web.models or (settings.model,)
@@ -210,27 +209,29 @@ class Service:
         kbs, absent = self.kbs, self.absent
         key = key or next(iter(kbs or absent))
         if key in kbs:
-            return self._newest(kbs[key])
+            return kbs[key]
         if key in absent:
             raise NotAnswering(f"the knowledge base {key} is out of service: {absent[key]}")
         raise NotOffered(f"no knowledge base {key!r}; there are: {', '.join(kbs)}")
 
     def _newest(self, old: Served) -> Served:
         """It, or the build that has replaced it; the older serves where that cannot be opened, and who asks it now."""
-        held, skb = old.held, getattr(old.kb, "skb", None)
-        if held is None or not getattr(skb, "replaced", False):
+        held, build = old.held, getattr(getattr(old.kb, "skb", None), "replaced", "")
+        if held is None or not build:
             return old
         with self._renewing:
-            if (now := self.kbs[old.key]) is not old:
+            if (now := self.kbs[old.key]) is not old or build in self._unread:
                 return now
-            earlier = held.pop_all()
             try:
-                new = replace(held.enter_context(_opened(old.key, old.settings)), held=held)
-            except KbnavError as error:
-                held.push(earlier)
+                with ExitStack() as opening:
+                    new = replace(opening.enter_context(_opened(old.key, old.settings)), held=held)
+                    earlier = held.pop_all()
+                    held.push(opening.pop_all())
+            except Exception as error:  # noqa: BLE001 - whatever it is, the older one answers
+                self._unread.add(build)
                 _LOG.error("%s has a new build, and stays as it was: %s", old.key, error)
                 return old
-            later = threading.Timer(KEPT, earlier.close)
+            later = threading.Timer(self.settings.web.question_seconds + KEPT, earlier.close)
             later.daemon = True
             later.start()
             self._places = tuple(new if place is old else place for place in self._places)
@@ -253,14 +254,15 @@ class Service:
             raise UsageError(f"the system {system} needs a model, and {model} is none")
         return served.key, system, model
 
-    def system(self, kb: str, system: str, model: str) -> Agent | Retriever:
-        """The agent or retriever for a choice, built when it is first asked. Raises as its builder does."""
+    def system(self, kb: str, system: str, model: str) -> tuple[Served, Agent | Retriever]:
+        """The newest build, which it may open, and the agent or retriever on it. Raises as ``kb`` and its builder."""
         choice = (kb, system, model)
         with self._building.setdefault(choice, threading.Lock()):  # who asks for another does not wait for this one
-            served = self.kb(kb)
+            served = self._newest(self.kb(kb))
+            served.breaker.check()
             if choice not in self._built or self._built[choice][0] is not served:
                 self._built[choice] = served, build_system(served.kb, served.asking(system, model), system)
-            return self._built[choice][1]
+            return self._built[choice]
 
 
 @contextmanager

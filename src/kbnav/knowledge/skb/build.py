@@ -283,7 +283,10 @@ class Job:
         if isinstance(self._source, Updated):  # but for what is counted again
             earlier = self._source.skb.meta.dropped
             lost.take({reason: one.model_dump() for reason, one in earlier.items() if reason != UNNAMED})
-            lost.take_back(self._source.records[1], {*self._source.lost[1].again})
+            find = self._source.skb.nodes.ids.find
+            given = (one for one in self._source.records[1] if DANGLING.format(one.relation) in lost.counts)
+            were_lost = [one._replace(deleted=False) for one in given if min(find(one.source), find(one.target)) < 0]
+            lost.take_back(were_lost, {*self._source.lost[1].again})
         lost.take(nodes["dropped"] | graph["dropped"])
         return Meta(
             types=tuple(NodeType(name=kind, count=count) for kind, count in nodes["types"]),

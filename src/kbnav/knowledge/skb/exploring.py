@@ -162,8 +162,7 @@ def node_evidence(kb: SkbKB, nodes: Sequence[str], starts: Collection[str], abou
     named: dict[str, str] = {}
     for node in nodes:
         number = skb.nodes.ids.find(node)
-        ends = [number] if number >= 0 else []
-        layers = _layers(skb.graph, sorted(begun - {number}), ends)
+        layers = _layers(skb.graph, sorted(begun - {number}), [number] if number >= 0 else [])
         path = next(_walks(skb.graph, layers), ())
         found: list[Evidence] = []
         for one, other in pairwise(path):

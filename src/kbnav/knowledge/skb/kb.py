@@ -447,8 +447,7 @@ class SkbKB:
 
     def _entity(self, node: int) -> Entity:
         kind = self.skb.type(node)
-        told = kind if len(self.skb.type_names) > 1 else ""
-        return Entity(self.skb.id(node), self.skb.name(node), told, kind)
+        return Entity(self.skb.id(node), self.skb.name(node), kind if len(self.skb.type_names) > 1 else "", kind)
 
     def _described(self, node: int, about: str = "") -> Entity:
         entity, line = self._entity(node), self._excerpt(node, about)

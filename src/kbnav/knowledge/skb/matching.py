@@ -299,7 +299,7 @@ def _word(question: str, start: int, end: int) -> _Word:
 _TOKEN = re.compile(r"[^\s\"“”„«»]+")
 _EDGES = ".,;:!?()[]{}'’‘<>"
 _WORDS = re.compile(r"[^\W\d_]+|\d+")
-_DIGITS = re.compile(r"\d+")
+_DIGIT, _NUMBER = re.compile(r"\d"), re.compile(r"0|[1-9]\d*")
 _POSSESSIVE = re.compile("(?<=.)['’]s$")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _PLURALS = ("e", "en", "n", "nen", "s")
@@ -399,6 +399,12 @@ def read(question: str, skb: SKB, language: str) -> Reading:
         for place, token in enumerate(tokens)
         if place not in taken and token.low not in function and token.low not in ASKING
     ]
+    for at, one in enumerate(mentions):  # "order 12" is one name, and "order B-2" where nothing else is said
+        kind = next((kind for kind in types if kind.end == one.first), None)
+        nodes = tuple(node for node in one.nodes if kind and skb.type(node) == kind.name)
+        if kind and nodes and (one.text.isdecimal() or not (words or mentions[1:])):
+            mentions[at] = replace(one, first=kind.first, nodes=nodes)
+            types.remove(kind)
     # The first type is what is asked for, but not where an unknown noun stands there: in "which drug targets the genes"
     # the words before the type and the type do not adjoin; in "which common genes" they do.
     first = types[0].first if types else 0
@@ -466,10 +472,10 @@ def _mentions(
         if one.sure:
             named.setdefault((starts.get(one.start, -1), ends.get(one.end, 0)), []).append(skb.number(one.id))
     for place, token in enumerate(tokens):
-        node = skb.nodes.ids.find(token.text) if _DIGITS.search(token.text) else -1
-        typed = (one.name for one in types if one.end == place)  # "lamp 12"; elsewhere 12 is a number
+        node = skb.nodes.ids.find(token.text) if _DIGIT.search(token.text) else -1
+        typed = (one.name for one in types if one.end == place)  # "lamp 12"; elsewhere 12 is a number, and 012 none
         taken = any(first <= place < end for first, end in named)
-        if node >= 0 and not taken and (not token.text.isdecimal() or skb.type(node) in typed):
+        if node >= 0 and not taken and (not _NUMBER.fullmatch(token.text) or skb.type(node) in typed):
             named[place, place + 1] = [node]
     if skb.names and not named:  # a value of a table: "lamp" for Lamps
         for place, token in enumerate(tokens):
@@ -480,10 +486,6 @@ def _mentions(
         found = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", question)
         start = found.start() if found else -1
         named[starts.get(start, -1), ends.get(start + len(name), 0)] = alike(name, skb) if len(name) >= _FUZZY else []
-    for (first, end), nodes in [*named.items()]:  # "order 12" is one name
-        kind = next((one for one in types if one.end == first), None)
-        if kind and tokens[first].text.isdecimal() and kind.name in map(skb.type, nodes):
-            named[kind.first, end] = named.pop((first, end))
     return [
         Mention(question[tokens[first].start : tokens[end - 1].bare_end], first, end, tuple(nodes[:_SAME_NAME]))
         for (first, end), nodes in sorted(named.items())

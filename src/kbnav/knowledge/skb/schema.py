@@ -339,10 +339,12 @@ class Losses:
             self.examples[reason] = [*cases][:EXAMPLES]
 
     def take_back(self, given: Sequence[EdgeRecord], counted: Set[EdgeRecord]) -> None:
-        """Forget edges to nodes that did not exist: those ``counted``, and those ``given`` that are among the cases."""
-        for edge in dict.fromkeys((*counted, *(one._replace(deleted=False) for one in given))):
+        """Forget edges to nodes that did not exist: ``counted``, and of ``given`` the cases; all with all cases."""
+        cases = {edge.case for edge in given}
+        whole = {reason for reason, known in self.examples.items() if known and cases.issuperset(known)}
+        for edge in dict.fromkeys((*counted, *given)):
             reason = DANGLING.format(edge.relation)
-            if edge.case in self.examples.get(reason, ()) or (edge in counted and reason in self.counts):
+            if reason in self.counts and (edge in counted or reason in whole or edge.case in self.examples[reason]):
                 self.counts[reason] -= 1
                 self.examples[reason] = [one for one in self.examples[reason] if one != edge.case]
                 if self.counts[reason] <= 0:

@@ -153,8 +153,7 @@ def instances(skb: SKB, node: int, hops: Sequence[Hop], *, query: str = "", limi
         if index is not None and query.strip() and len(ways) > 1:
             hits = index.search(query, limit=len(ways), among=list(ways))
             rankings.append([end for end, score in hits if score > 0])
-    fused = [end for end, _ in reciprocal_rank_fusion(rankings)]
-    ends = list(dict.fromkeys([*fused, *ways]))
+    ends = list(dict.fromkeys([*(end for end, _ in reciprocal_rank_fusion(rankings)), *ways]))
     by_end: dict[int, list[tuple[int, ...]]] = {}
     for walk in walks[:WALKED]:
         own = by_end.setdefault(walk[-1], [])

@@ -426,13 +426,13 @@ class LocalSKB(SKB):
         self._newest = 0, meta.data
 
     @property
-    def replaced(self) -> bool:
-        """Whether another build is in its place by now; that is read only where its description has changed."""
+    def replaced(self) -> str:
+        """The data of another build that is in its place by now, else empty; read where its description has changed."""
         path = Path(self.place)
         with suppress(OSError, KbnavError):
             if (written := (path / META).stat().st_mtime_ns) != self._newest[0]:
                 self._newest = written, read_meta(path).data
-        return self._newest[1] != self.meta.data
+        return self._newest[1] if self._newest[1] != self.meta.data else ""
 
     def folder(self, part: str) -> Path:
         """See ``SKB``."""

@@ -8,7 +8,7 @@ fall away: the rows are known, and what was counted is listed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from kbnav.answers.tables import Cell, Term
@@ -98,10 +98,13 @@ def evidence_query(
     writer = _Writer(query, vocabulary, denied)
     body = writer.body()
     keys = [name for name in writer.keys if name[1:] in columns]
-    given_to = [name for name in keys if name not in writer.bound]
-    places = [columns.index(name[1:]) for name in given_to]
-    given = dict.fromkeys("(" + " ".join(written(row[place]) for place in places) + ")" for row in rows)
-    values = f"VALUES ({' '.join(given_to)}) {{ {' '.join(given)} }}" if given_to and given else ""
+    cells = {name: [written(row[columns.index(name[1:])]) for row in rows] for name in keys if name not in writer.bound}
+    # Given before it, a value of an OPTIONAL would hold where that finds another, or nothing.
+    given_to = [name for name in cells if name not in writer.optional]
+    given = dict.fromkeys("(" + " ".join(one) + ")" for one in zip(*(cells[name] for name in given_to), strict=True))
+    values = f"VALUES ({' '.join(given_to)}) {{ {' '.join(given)} }}" if given else ""
+    some = ((name, ", ".join({*cells[name]})) for name in cells if name in writer.optional)
+    values += " ".join(f" FILTER(!BOUND({name}) || {name} IN ({told}))" for name, told in some if "UNDEF" not in told)
     shown = dict.fromkeys((*keys, *(name for part in writer.parts for name in part.variables)))
     text = f"{writer.prologue}SELECT DISTINCT {' '.join(shown) or '*'} WHERE {{ {values} {body} }} LIMIT {limit}"
     names = tuple(name[1:] for name in keys)
@@ -127,6 +130,8 @@ class _Writer:
         self.negated: list[Group] = []
         self.untold: dict[str, None] = {}
         self.constants: dict[str, Term] = {}
+        sure = tuple(one for one in self._read.where.elements if getattr(one, "kind", "") != "OPTIONAL")
+        self.optional = known - {*replace(self._read.where, elements=sure).visible}
         self.bound: set[str] = set()
         """The variables that BIND sets, which VALUES before it must not."""
         self._made = 0
@@ -249,9 +254,8 @@ class _Writer:
         first = verb
         while first.parts:
             first = first.parts[0]
-        name = first.name
-        relation = self._terms.predicate(name)[1]
-        self.parts.append(Part(subject, self._predicate(name), value, relation, chain=True, mark=self._mark))
+        relation = self._terms.predicate(first.name)[1]
+        self.parts.append(Part(subject, self._predicate(first.name), value, relation, chain=True, mark=self._mark))
         return f"{subject} {verb.text()} {value} ."
 
     def _edge(self, subject: str, verb: str, value: str) -> str:

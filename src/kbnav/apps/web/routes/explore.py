@@ -98,13 +98,11 @@ async def neighbors(
 
 
 def _listed(request: Request, served: Served, listed: NodePage, start: int, **of: Any) -> Response:
-    about = {"kind": "", "node": None, "relation": "", **of}
+    about = {"kind": "", "node": None, "relation": "", "start": start, **of}
     address = request.url.include_query_params
     earlier = address(start=max(0, start - PAGE)).query if start else ""
     later = address(start=start + PAGE).query if start + PAGE < listed.total else ""
-    return page(
-        request, "explore_nodes.html", served=served, listed=listed, start=start, earlier=earlier, later=later, **about
-    )
+    return page(request, "explore_nodes.html", served=served, listed=listed, earlier=earlier, later=later, **about)
 
 
 @router.get("/entry/{kb}/{entity_id:path}")
@@ -119,9 +117,8 @@ async def entry_page(kb: str, entity_id: str, request: Request, parts: PartsOf, 
             if explorer.skb.nodes.ids.find(entity_id) < 0 and explorer.kb.relations.find(entity_id) is not None:
                 return RedirectResponse(served.explore(relation=entity_id), 303)
             node, around = explorer.value(explorer.skb.number(entity_id)), explorer.around(entity_id, SHOWN)
-            return page(
-                request, "node.html", served=served, node=node, entry=explorer.kb.get_entry(entity_id), around=around
-            )
+            entry = explorer.kb.get_entry(entity_id)
+            return page(request, "node.html", served=served, node=node, entry=entry, around=around)
         entry = served.kb.get_entry(entity_id, language=language)
         incoming = served.kb.search_neighbors(entity_id, direction="in", limit=50) if served.has_pages else None
         return page(request, "entry.html", kb=served.key, entry=entry, incoming=incoming, link=served.link)
@@ -191,14 +188,14 @@ SELECT ?name ?relation WHERE {
 } LIMIT 400
 """
 """Some names and relations of statements whose value has a label."""
-_IRREGULAR = re.compile(r"(?i)(?:[^su]s|man|child|data|media|ware|fe?)$|\b(?:and|or|of|in|for|with|by|to|at|on|from)\b")
+_IRREGULAR = re.compile(r"(?i)(?:[^su]s|man|child|data|media|ware|fe?)$|\b(?:and|for|from|with|[a-z]{2})\b")
 """Names of classes whose plural is not known."""
 
 
 def examples_of(service: Service, served: Served) -> Future[list[str]]:
     """A few questions that are known to be answered; where none are given, they are made of the data, beside, once."""
     made = service.examples.get(served.key)
-    if made is None or (made.done() and (made.exception() or not made.result())):  # it may answer now
+    if made is None or (made.done() and made.exception()):
         made = service.examples[served.key] = in_thread(partial(_examples, served), service.ending)
     return made
 
@@ -211,10 +208,11 @@ def _examples(served: Served) -> list[str]:
     settings = served.asking(usual_agent(served.kb), OFFLINE)
     budget = settings.budget.model_copy(update={"seconds": ENOUGH})
     agent = build_agent(served.kb, settings.model_copy(update={"budget": budget}))
-    began = time.monotonic()
-    for ways in islice(filter(None, _questions(served.kb)), TRIED):
-        if len(good) == MOST or time.monotonic() - began > (ENOUGH if good else LONGEST):
+    began, questions, tried = time.monotonic(), _questions(served.kb), 0
+    while len(good) < MOST and time.monotonic() - began < (ENOUGH if good else LONGEST):
+        if tried == TRIED or (ways := next(questions, None)) is None:
             break
+        tried += bool(ways)
         good += islice((question for question in ways if _is_answered(agent, question)), 1)
     return good
 
@@ -243,16 +241,16 @@ def _questions(kb: KnowledgeBase) -> Iterator[Sequence[str]]:
         for kind in [one.entity for one in sorted(kb.classes(), key=lambda one: -one.count)[:TRIED]]:
             relations = [share.entity for share in kb.class_profile(kind.id).properties if share.entity.id not in names]
             ways, number = list[str](), f"How many {plural(2, kind.label).removeprefix('2 ')} are there?"
-            for has in relations[:3]:
-                named = f"?one a {kind.id} ; {name} ?name ; {has.id} ?value . FILTER(isIRI(?one) && !isBlank(?value))"
-                table = kb.execute_query(f"SELECT ?one ?value WHERE {{ {named} }} LIMIT 1")
+            kept = f"?one a {kind.id} ; {name} ?name ; ?has ?value . FILTER(isIRI(?one) && !isBlank(?value))"
+            some = [f"{{ SELECT * WHERE {{ VALUES ?has {{ {one.id} }} {kept} }} LIMIT 1 }}" for one in relations[:3]]
+            table = kb.execute_query(f"SELECT ?has ?one ?value WHERE {{ {' UNION '.join(some) or 'FILTER(false)'} }}")
+            for has, *cells in table.rows:  # none where no member has a name
                 lacks = f'FILTER NOT EXISTS {{ ?word {name} ?own . FILTER(LANG(?own) IN ("", "en")) }}'
-                words = f"VALUES ?word {{ {kind.id} {has.id} }} ?word {name} ?any . {lacks}"
+                words = f"VALUES ?word {{ {kind.id} {table.entity(has)} }} ?word {name} ?any . {lacks}"
                 foreign = kb.execute_query(f"ASK {{ {words} }}").boolean
-                for thing, value in table.rows:  # none where no member has a name
-                    given = text_of(thing, table), text_of(value, table)
-                    # of a language whose grammar is not known here
-                    ways += [f"{has.label}: {given[0]}?"] if foreign else _asked(kind.label, has.label, *given)
+                asked, *given = (text_of(cell, table) for cell in (has, *cells))
+                # of a language whose grammar is not known here
+                ways += [f"{asked}: {given[0]}?"] if foreign else _asked(kind.label, asked, *given)
             yield ways
             yield [number] * (bool(ways) and not _IRREGULAR.search(kind.label))
     elif is_mirror(kb.state()):

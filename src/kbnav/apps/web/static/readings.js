@@ -49,7 +49,8 @@ export function understood(read, ask, words = "") {
 /** A doubt in the reader's language, where that has words for its kind; some name how many of how many, and what these have. */
 function worded({ kind, about, text }) {
   const [n, all, ...what] = about.split(" / ");
-  return has(`doubt.${kind}`) ? t(`doubt.${kind}`, { about, n, all, what: what.join(" / ") }) : text;
+  const told = kind === "compared" && !what.length ? "lacking" : kind;
+  return has(`doubt.${told}`) ? t(`doubt.${told}`, { about, n, all, what: what.join(" / ") }) : text;
 }
 
 /** What speaks against an answer, in one box: words that were not used, and a line for each other kind; where there is no answer, what its `note` does not name. */

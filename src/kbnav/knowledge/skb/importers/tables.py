@@ -190,20 +190,13 @@ class Table(_File):
         """The values of an edge column in a row; of a list each."""
         cell = record.get(edge.column)
         texts = [cell_text(one) for one in (cell if isinstance(cell, (list, tuple)) else [cell])]
-        split = self.split_of(edge.column)
+        split = self.split if isinstance(self.split, str) else dict(self.split).get(edge.column, "")
         parts = [part.strip() for text in texts for part in (text.split(split) if split else [text])]
-        return [part for part in parts if part]
+        return [*dict.fromkeys(part for part in parts if part)]
 
     def kept(self, fields: Mapping[str, Any], edge: EdgeColumn) -> list[str]:
         """The values of an edge column that a node has as a field: those that led to no row; of text all."""
-        value = fields.get(dict(self.rename).get(edge.column, edge.column))
-        parted = bool(self.split_of(edge.column)) or self.file.suffix in JSON
-        joined = parted and edge.column not in (self.text or ())
-        return self.values({edge.column: value.split(", ") if joined and isinstance(value, str) else value}, edge)
-
-    def split_of(self, column: str) -> str:
-        """What stands between the values in a cell of an edge column."""
-        return self.split if isinstance(self.split, str) else dict(self.split).get(column, "")
+        return self.values({edge.column: fields.get(dict(self.rename).get(edge.column, edge.column))}, edge)
 
 
 class Links(_File):
@@ -322,11 +315,12 @@ class TableSource:
         prefixes, replaced = self.prefixes(), set[tuple[str, str]]()
         if any(table.edges for table in self.tables):
             for table, record, _ in self._taken(None):
-                source, ends = table.id_of(record), dict[str, list[str]]()
+                source, ends = table.id_of(record), dict[str, dict[str, None]]()
                 for edge in table.edges if source else ():
                     if edge.column in record:
                         before = prefixes.get(edge.type, f"{edge.type}:")
-                        ends.setdefault(edge.relation, []).extend(before + one for one in table.values(record, edge))
+                        targets = dict.fromkeys(before + one for one in table.values(record, edge))
+                        ends.setdefault(edge.relation, {}).update(targets)
                 for relation, targets in ends.items():
                     if self.over and not self.whole and (source, relation) not in replaced:
                         replaced.add((source, relation))  # by the first of several rows that are merged
@@ -371,7 +365,7 @@ class TableSource:
                 edges += [EdgeRecord(source, edge.relation, end) for end in ends]
                 if ends and edge.column not in (table.text or ()):
                     left = [one for one in values if before + one not in ends]
-                    fields.setdefault(source, {})[field] = ", ".join(left) or None
+                    fields.setdefault(source, {})[field] = left or None
         return fields, edges
 
     def _taken(self, losses: Losses | None) -> Iterator[tuple[Table, Record, bool]]:
@@ -418,7 +412,7 @@ class TableSource:
                 led = ((one, prefixes[edge.type] + one) for one in table.values(record, edge))
                 lost = [one for one, end in led if end not in ends and not (over and over.find(end) >= 0)]
                 if lost or (over and over.find(table.id_of(record)) >= 0):
-                    yield dict(table.rename).get(edge.column, edge.column), ", ".join(lost) or None
+                    yield dict(table.rename).get(edge.column, edge.column), lost or None
 
     def _columns_of(self, table: Table, record: Record) -> dict[str, Column]:
         """How the cells of a row are read; in an update as the fields of nodes of its type are."""
@@ -461,8 +455,7 @@ class TableSource:
     def _first(self, given: Table | Links) -> list[Record]:
         # a build stops at a line that cannot be read when it comes to it
         files = (records(one, self.memory, lambda *_: None, given.encoding) for one in given.file.matching())
-        found = (row for file in files for _, row in file)
-        return list(map(given.without_empty, islice(found, _SAMPLED)))
+        return list(map(given.without_empty, islice((row for file in files for _, row in file), _SAMPLED)))
 
     def described(self) -> Iterator[tuple[Origin, dict[str, tuple[str, list[Any]]]]]:
         """Each file with its columns as documents call them: the type and three values, even if a build would stop."""
@@ -490,7 +483,7 @@ class TableSource:
     def _rows(self, table: Table | Links, losses: Losses | None) -> Iterator[Record]:
         def put_aside(error: DataError, line: str) -> None:
             if losses is not None and self.bad:
-                losses.add(f"line that cannot be read (a build writes all to {self.bad.name})", str(error))
+                losses.add(f"line that cannot be read (all are in {self.bad.name}, but for a dry run)", str(error))
                 with self.bad.open("a", encoding="utf-8") as kept:
                     kept.write(json.dumps({"reason": str(error), "line": line.rstrip("\r\n")}) + "\n")
 
@@ -534,7 +527,7 @@ class TableSource:
                 losses.add("column that is not kept", f"{table.file.name}: {column}")
 
 
-def _replaced(skb: SKB, source: str, relation: str, targets: Sequence[str]) -> Iterator[EdgeRecord]:
+def _replaced(skb: SKB, source: str, relation: str, targets: Iterable[str]) -> Iterator[EdgeRecord]:
     """The edges of a node by a relation that lead to none of ``targets``, as edges to be deleted."""
     node = skb.nodes.ids.find(source)
     if node >= 0 and relation in skb.relation_names:
