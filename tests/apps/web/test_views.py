@@ -127,9 +127,10 @@ def test_dates_from_before_christ_on_are_a_timeline_though_one_is_unknown(page, 
 
 
 def test_sixty_names_with_numbers_are_sixty_bars_and_two_columns_of_things_a_graph(page, server):
-    paste(page, server.url, "?name ?size", [f'"name {n}" {n + 1}' for n in range(60)], "# defaultView:BarChart")
+    paste(page, server.url, "?name ?size", ["UNDEF 9", *(f'"name {n}" 5' for n in range(60))], "# defaultView:BarChart")
     page.wait_for_selector(".chart svg [aria-roledescription=bar]")
     assert page.locator(".chart svg [aria-roledescription=bar]").count() == 60
+    assert "1 row left out: name not known here" in page.inner_text(".chart figcaption")
     links = [f"wd:Q{n} wd:Q{n // 3 + 500}" for n in range(1, 201)]
     paste(page, server.url, "?from ?to", links, "#defaultView:Graph")
     page.wait_for_selector(".graph canvas >> nth=0")

@@ -284,7 +284,7 @@ function drawChart({ columns, rows, kinds }, box) {
   }
   return plot(box, { data: { values }, height: { step: 22 }, mark: "bar",
     encoding: { y: { field: "name", type: "nominal", sort: null, axis: { title: null } }, x: { ...y, aggregate: "mean", axis: { ...axis, orient: "top" } }, tooltip } },
-  [label, names.size < values.length && t("chart.means"), leftOut(rows, values, t("view.number"))].filter(Boolean).join(" · "));
+  [label, names.size < values.length && t("chart.means"), leftOut(rows, values, t(rows.some((row) => !row[measured]) ? "view.number" : "view.name"))].filter(Boolean).join(" · "));
 }
 
 /** Links between the entities of two columns; of one column those of the statements behind its first rows. What is no thing is left out. */
