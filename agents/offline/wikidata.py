@@ -10,13 +10,13 @@ import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, takewhile
 from typing import NamedTuple
 
 from kbnav.agents.common.state import State
 from kbnav.agents.offline.policy import FITS, NOTHING, Agenda, Calls, best_of, kept_of
 from kbnav.answers.language import fold, lexicon, reads, singular
-from kbnav.answers.parsing import Phrase, Question, with_names
+from kbnav.answers.parsing import Phrase, Question, read_question, with_names
 from kbnav.answers.relevance import fit, relevance
 from kbnav.knowledge.base import Entity, Entry, Neighborhood, Qualifier, SearchResult, Statement
 from kbnav.knowledge.sparql.vocabulary import (
@@ -109,7 +109,7 @@ class Hypothesis(NamedTuple):
 
 def searched_as(phrase: Phrase) -> str:
     """What is searched for a phrase: a class in the singular."""
-    return singular(phrase.text) if phrase.noun and phrase.text.isascii() and len(phrase.text) > 3 else phrase.text
+    return singular(phrase.text) if phrase.noun and phrase.text.endswith("s") and len(phrase.text) > 3 else phrase.text
 
 
 def property_hits(cut: Sequence[Segment]) -> dict[str, tuple[Entity, float]]:
@@ -149,10 +149,18 @@ class WikidataAgenda(Agenda):
         self.decline(refused or (() if names else (*self.question.strict, *words)), names, words)
         self.note = self._unstated() or self.note
         if self.understood and not self.understood.instead:
-            self.understood = replace(self.understood, instead=self._askable())
+            instead = dict.fromkeys((*self._exchanged(), *self._askable()))
+            self.understood = replace(self.understood, instead=tuple(instead))
         follows = self.question.pronoun == "many" or (self.question.kind == "count" and not self.question.phrases)
         if self.state["history"] and (follows or re.match(r"(?i)(and|und|et|y)\b", self.question.text)):
             self.note = self.told["whole"]  # of several it is not clear which is meant
+
+    def _exchanged(self) -> tuple[str, ...]:
+        """The last question with the one name of this ("What about France?") in place of its own."""
+        names, last = [one.text for one in self.names if one.score >= _SURE], self.last
+        old = [one.label for one in self._referents(last, "any") if one.label in last.question] if last else []
+        new = re.fullmatch(r"(?i)\W*(?:and|und|et|y|what about)(?: of| von| de)? (.+?)\W*", self.question.text)
+        return (last.question.replace(old[0], new[1]),) if last and new and [new[1]] == names and len(old) == 1 else ()
 
     def _askable(self) -> tuple[str, ...]:
         """Questions for what is stated of the surest name, in a form that is read; the nearest to this one first."""
@@ -269,6 +277,12 @@ class WikidataAgenda(Agenda):
         if self.last and self.question.pronoun and (before := self._referents(self.last, self.question.pronoun)):
             if len(before) > 1 and self.question.pronoun in ("m", "f") and self.words.of(SEX):
                 self.note = self.told["meant"].format(words=", ".join(one.label for one in before))
+            failed = takewhile(lambda turn: not turn.outcome.query, reversed(self.state["history"]))
+            read = [one for turn in failed if not (one := read_question(turn.question, self.language)).pronoun]
+            since = [one.text for asked in read for one in asked.phrases if not asked.text.startswith(one.text)]
+            known = f"{before[0].label} {self.last.question}"
+            if any(one[:1].isupper() and one not in known for one in since):  # a question that failed named it
+                self.note = self.note or self.told["whole"]
             meant = Segment(before[0].label, named=True, items=before)
             self.names, self.segments = [meant, *self.names], [*self.segments, meant]
 
@@ -378,7 +392,9 @@ class WikidataAgenda(Agenda):
                     yield self._values(relation.triple(), f"{relation.label} ({relation.property_id}) is asked for.")
         for one in focus:
             yield from self._qualified(one)
-            yield from self._literals(one)
+            for hit, score in property_hits(self.besides(one)).values():  # "the symbol Se"
+                if fold(one.items[0].label) != fold(one.text) and hit.datatype == "string" and score >= 0.7:
+                    yield self._values(f"?answer wdt:{hit.id} {text_literal(one.text)} .", f"It may be a {hit.label}.")
         for relation in ranked[:_RELATIONS]:
             if "item" in relation.kinds:
                 yield from self._narrowed(relation, next(one for one in focus if one.best == relation.entity))
@@ -501,12 +517,6 @@ class WikidataAgenda(Agenda):
                 pattern = f"VALUES ?of {{ {among} }} {relation.statement('?of')} ; pq:{wanted.property.id} ?answer ."
                 thought = f"{edge.property.label}: {edge.value.text} says more: {wanted.property.label} is asked for."
                 yield self._values(pattern, thought)
-
-    def _literals(self, name: Segment) -> Iterator[Hypothesis]:
-        """A text that is a value, as in "the symbol Se"."""
-        for hit, score in property_hits(self.besides(name)).values():
-            if fold(name.items[0].label) != fold(name.text) and hit.datatype == "string" and score >= 0.7:
-                yield self._values(f"?answer wdt:{hit.id} {text_literal(name.text)} .", f"It may be a {hit.label}.")
 
     def _checks(self, focus: Segment, ranked: Sequence[Relation]) -> Iterator[Hypothesis]:
         """Yes/no questions: whether two entities are linked, or whether one has a property at all."""

@@ -99,10 +99,12 @@ def test_follow_ups_take_what_they_leave_out_from_the_turn_before(agent, first, 
         ("Who discovered oxygen?", "Where was he born?", ""),  # only when that was is known here
         ("Where was Marie Curie born?", "who are you", "Ask about something"),
         ("Where was Marie Curie born?", "Who discovered gold?", "is understood"),
+        ("What is the capital of Poland?", "What about France?|What is the population of it?", "the whole question"),
     ],
 )
 def test_a_follow_up_of_which_nothing_is_known_is_declined(agent, first, then, told):
-    outcome = asked(agent, then, asked(agent, first)).outcome
+    *between, then = then.split("|")
+    outcome = asked(agent, then, *(asked(agent, one) for one in (first, *between))).outcome
     assert (outcome.status, told in outcome.note) == ("no answer", True)
 
 

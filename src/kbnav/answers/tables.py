@@ -214,10 +214,8 @@ class AnswerTable:
 
     def bindings(self) -> list[dict[str, dict[str, str]]]:
         """The rows as SPARQL JSON bindings; unbound cells are left out."""
-        return [
-            {name: _binding(cell) for name, cell in zip(self.columns, row, strict=True) if cell is not None}
-            for row in self.rows
-        ]
+        rows = (zip(self.columns, row, strict=True) for row in self.rows)
+        return [{name: _binding(cell) for name, cell in row if cell is not None} for row in rows]
 
     def __str__(self) -> str:
         """The rows as a Markdown table, labels beside ids."""

@@ -336,12 +336,6 @@ def usual_agent(kb: AnyKB) -> str:
     return next(entry.name for entry in BUILT_IN if entry.kind == "agent" and entry.fits(kind))
 
 
-def agents_for(kb: AnyKB) -> list[SystemEntry]:
-    """The agents that answer questions of a knowledge base, the usual one first."""
-    kind = kb_kind(kb)
-    return [entry for entry in systems() if entry.kind != "retriever" and entry.fits(kind)]
-
-
 def retrievers_for(kb: AnyKB) -> list[SystemEntry]:
     """The retrievers that rank nodes of a knowledge base as it is: with the vectors they need, and untrained."""
     kind, vectors = kb_kind(kb), "vector_query" in kb.capabilities

@@ -337,7 +337,8 @@ def systems_for(kb: KnowledgeBase, names: Sequence[str]) -> tuple[SystemEntry, .
     if not names:
         if isinstance(kb, SeveralKB):
             refuse_skbs(kb)
-        found = (*systems.agents_for(kb), *systems.retrievers_for(kb))
+        agents = [one for one in systems.systems() if one.kind != "retriever" and one.fits(kb_kind(kb))]
+        found = (*agents, *systems.retrievers_for(kb))
     if not found:
         raise UsageError(f"none of the systems {', '.join(names)} answers questions of {kb.name}")
     return found

@@ -73,12 +73,6 @@ def any_of(text: str) -> str:
 _TEXTS = [NamedNode(f"{v.WIKIBASE}{v.DATATYPES[name]}") for name in ("string", "monolingualtext")]
 """Types of properties whose values are words; identifiers, formulas and names of files are none."""
 
-
-def _text_properties(store: Store, here: v.Namespaces) -> set[str]:
-    described = (quad.subject for kind in _TEXTS for quad in store.quads_for_pattern(None, v.PROPERTY_TYPE, kind, None))
-    return {here.local_id(one.value) for one in described if isinstance(one, NamedNode)}
-
-
 _FAST = "PRAGMA threads = 2;" + "".join(
     f"PRAGMA {one}.journal_mode = OFF; PRAGMA {one}.synchronous = OFF; PRAGMA {one}.cache_size = -131072;"
     for one in ("main", "read")
@@ -193,7 +187,8 @@ def build_index(
             ((number, entity, v.entity_kind(entity), weights[number]) for entity, number in numbers.items()),
         )
         say("indexing values")
-        texts = picked.values(_text_properties(store, here))
+        typed = (one.subject for kind in _TEXTS for one in store.quads_for_pattern(None, v.PROPERTY_TYPE, kind, None))
+        texts = picked.values({here.local_id(one.value) for one in typed if isinstance(one, NamedNode)})
         rows = ((numbers[entity], text) for entity, text in texts if entity in numbers)
         index.executemany("INSERT INTO value VALUES (?, ?)", rows)
         index.executescript(_FINISH)
