@@ -69,7 +69,7 @@ def test_a_run_is_made_again_from_what_it_saved(kbnav, folder, monkeypatch):
     out = kbnav.out("repeat", "runs/a/run.json", "--json")
     card = json.loads(out)
     assert (card["setting budget.steps"], card["setting budget.without"]) == ("7", '["rollback"]')
-    assert (card["model"], card["system"]) == ("offline", "spinach")
+    assert (card["model"], card["system"]) == ("offline", "spinach (without rollback)")
     assert ("4 questions" in card["dataset"], card["sample"]) == (True, "limit 4")
     info = read_saved_run(folder / "runs" / "a").info
     long = dict(run_card(replace(info, model="gpt-4o", kb={"files": {f"f{n}": "0" * 64 for n in range(99)}})))

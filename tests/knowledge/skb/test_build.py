@@ -482,7 +482,7 @@ def test_an_update_takes_new_files_in_as_the_build_took_those_before(tmp_path, k
     (tmp_path / "nine.csv").write_text("id,name,type\n9,Tap,product\n8,Tip,review\n")
     (tmp_path / "stars.csv").write_text("id,type,stars\nr52,review,1\n")
     files = ("--nodes", tmp_path / "nine.csv", "--nodes", tmp_path / "stars.csv")
-    for given, lost in ((("--tables", tmp_path / "r.toml"), "9, 8"), (files, "8")):
+    for given, lost in ((("--tables", tmp_path / "r.toml"), ["9", "8"]), (files, ["8"])):
         ran(kbnav, "skb", "update", out, *given)
         for _ in range(2):  # as records over it, and read again
             with SKB.open(out) as skb:
