@@ -321,7 +321,9 @@ class WikidataAgenda(Agenda):
             about, answers = [], answers if len(answers) == 1 else []
         order = list(dict.fromkeys([*about, *answers[: 1 if pronoun == "any" else 5]]))
         if order and (wanted := words.of({"m": MALE, "f": FEMALE}.get(pronoun, ""))):
-            named = [one.best for one in self.names if one.named]
+            said, known = self.question.text, lexicon(self.language).pronouns
+            at = next((one.start() for one in re.finditer(r"\w+", said) if known.get(one[0].casefold()) == pronoun), 0)
+            named = [one.best for one in self.names if one.named and one.text in said[:at]]
             listed = " ".join(f"wd:{item}" for item in (*order, *named))
             table = self.table(f"SELECT ?one ?of WHERE {{ VALUES ?one {{ {listed} }} ?one wdt:{words.of(SEX)} ?of . }}")
             genders = {table.entity(one): table.entity(gender) for one, gender in table.rows}

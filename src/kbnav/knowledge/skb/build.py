@@ -285,7 +285,9 @@ class Job:
             lost.take({reason: one.model_dump() for reason, one in earlier.items() if reason != UNNAMED})
             find = self._source.skb.nodes.ids.find
             given = (one for one in self._source.records[1] if DANGLING.format(one.relation) in lost.counts)
-            were_lost = [one._replace(deleted=False) for one in given if min(find(one.source), find(one.target)) < 0]
+            were_lost = [
+                one._replace(deleted=False) for one in given if (find(one.source) < 0) != (find(one.target) < 0)
+            ]
             lost.take_back(were_lost, {*self._source.lost[1].again})
         lost.take(nodes["dropped"] | graph["dropped"])
         return Meta(

@@ -103,7 +103,7 @@ def evidence_query(
     given_to = [name for name in cells if name not in writer.optional]
     given = dict.fromkeys("(" + " ".join(one) + ")" for one in zip(*(cells[name] for name in given_to), strict=True))
     values = f"VALUES ({' '.join(given_to)}) {{ {' '.join(given)} }}" if given else ""
-    some = ((name, ", ".join({*cells[name]})) for name in cells if name in writer.optional)
+    some = ((name, ", ".join(dict.fromkeys(cells[name]))) for name in cells if name in writer.optional)
     values += " ".join(f" FILTER(!BOUND({name}) || {name} IN ({told}))" for name, told in some if "UNDEF" not in told)
     shown = dict.fromkeys((*keys, *(name for part in writer.parts for name in part.variables)))
     text = f"{writer.prologue}SELECT DISTINCT {' '.join(shown) or '*'} WHERE {{ {values} {body} }} LIMIT {limit}"

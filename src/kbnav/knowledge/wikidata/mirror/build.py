@@ -356,7 +356,8 @@ class _Build:
 
     def _go_on(self, saved: Path, store: Path) -> None:
         """Begin with what is saved of the same build, if there is."""
-        if not saved.exists():
+        if not (saved / STATE).exists():
+            shutil.rmtree(saved, ignore_errors=True)  # of an older version
             return
         state = json.loads((saved / STATE).read_bytes())
         if state["asked"] != self._asked:
