@@ -76,9 +76,7 @@ class Picked:
             if kind == _TEXT:
                 texts.append(line)
             elif kind == _FACT:
-                page, _, name = subject.partition(
-                    b":EntityData/"
-                )  # what stands before the colon is in the wiki's language
+                page, _, name = subject.partition(b":EntityData/")  # before it "Special" in the wiki's language
                 if name and (_WIKIDATA in self._wd or _WIKIDATA not in page):
                     facts.append(b"<%s%s %s %s" % (self._wd, name, predicate, value))
             else:
